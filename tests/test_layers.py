@@ -35,6 +35,7 @@ LAYERS: dict[str, set[str]] = {
         "cluster",
     },
     "client": {"errors", "topic_partition", "assignment", "host_port", "protocol", "security"},
+    "conform": {"errors", "topic_partition", "host_port", "protocol", "coordinator", "cluster", "client"},
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", "garbage_collection", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
@@ -48,7 +49,10 @@ LAYERS: dict[str, set[str]] = {
         *("protocol", "coordinator", "cluster", "server"),
     },
     "pytest_plugin": {"errors", "server"},
-    "cli": {"errors", "validation", "host_port", "server", "cluster", "replay", "lab", "control", "open_files", ""},
+    "cli": {
+        *("errors", "validation", "host_port", "open_files", ""),
+        *("protocol", "server", "cluster", "client", "replay", "lab", "conform", "control"),
+    },
     "__main__": {"cli"},
     "": {"errors", "server"},
 }

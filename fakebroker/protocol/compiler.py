@@ -259,7 +259,8 @@ class DecoderWriter(Writer):
         if self.is_nullable(field):
             self.emit("n = buf[pos]", indent)
             self.emit("pos += 1", indent)
-            self.emit(f"if n > 127: {target} = None", indent)
+            # Kafka's generator writes 0 for null in a tagged field, and -1 elsewhere.
+            self.emit(f"if n {'== 0' if field.tag is not None else '> 127'}: {target} = None", indent)
             self.emit(f"else: {read}", indent)
         else:
             self.emit(read, indent)
@@ -394,7 +395,7 @@ class EncoderWriter(Writer):
         self.flush(indent)
         write = f"{self.nested_function(field.type)}({value}, out)"
         if self.is_nullable(field):
-            self.emit(f"if {value} is None: out.append(255)", indent)
+            self.emit(f"if {value} is None: out.append({0 if field.tag is not None else 255})", indent)
             self.emit("else:", indent)
             self.emit("out.append(1)", indent + 1)
             self.emit(write, indent + 1)
@@ -406,7 +407,9 @@ class EncoderWriter(Writer):
         self.emit("tags = dict(m.unknown_tags)" if known else "tags = m.unknown_tags")
         for field in known:
             self.field = field.name
-            self.emit(f"if {self.differs_from_default(field)}:")
+            # The default of a struct is an empty one, so Kafka writes null, too.
+            writes_null = self.is_nullable(field) and not (isinstance(field.type, Primitive) or field.is_array)
+            self.emit("if True:" if writes_null else f"if {self.differs_from_default(field)}:")
             self.emit("body, out = out, bytearray()", 2)
             self.append(field, f"m.{field.name}", 2)
             self.flush(2)

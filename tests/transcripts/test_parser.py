@@ -2,8 +2,9 @@
 
 import pytest
 
+from fakebroker.conform.transcript import Step, TranscriptError, duration_ms, expand_range, expand_step, parse
+from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.subtests import subtest_for_each
-from tests.support.transcripts.parser import Step, TranscriptError, duration_ms, expand_range, expand_step, parse
 
 HEAD = "# Source: KIP-394\n"
 
@@ -70,9 +71,54 @@ def test_proposals_and_target_of_the_cluster_line() -> None:
         parse(HEAD + "cluster: target=tcp\n", "t.txt")
 
 
-def test_expected_results_are_ignored() -> None:
-    with_them = parse(HEAD + "A: join -> parked\n  B joined -> whatever\n  A still waits for its join\n", "t.txt")
-    assert with_them == parse(HEAD + "A: join\n", "t.txt")
+def test_expected_results() -> None:
+    transcript = parse(HEAD + "A: join -> parked\n  B joined -> whatever\n  A still waits for its join\n", "t.txt")
+    assert transcript == parse(HEAD + "A: join\n", "t.txt")  # Results are not part of the steps.
+    assert transcript.expected(NEWEST) == [("parked", "  B joined -> whatever", "  A still waits for its join")]
+
+
+RANGES = f"""\
+{HEAD}{"A: beat":<40} -> NONE
+  B joined                               -> parked
+{"  [4.0-4.1]":<40} -> 16 NOT_COORDINATOR
+  [4.0-4.1]  C joined                               -> parked
+at +3s
+{"  [4.1]"}
+  [4.1]  B joined                               -> NONE
+"""
+
+
+def test_results_of_some_releases() -> None:
+    transcript = parse(RANGES, "t.txt")
+    old = ("16 NOT_COORDINATOR", "  C joined                               -> parked")
+    newest = ("NONE", "  B joined                               -> parked")
+    assert transcript.expected(Release(4, 0)) == [old, ("",)]
+    assert transcript.expected(Release(4, 1)) == [old, ("", "  B joined                               -> NONE")]
+    assert transcript.expected(Release(4, 2)) == [newest, ("",)]
+    assert transcript.expected(Release(5, 0)) == [newest, ("",)]  # newer than all that are known
+    assert transcript.text({each: transcript.expected(each) for each in transcript.releases}) == RANGES
+
+
+def test_releases_of_a_transcript() -> None:
+    def releases(settings: str) -> list[str]:
+        return list(map(str, parse(HEAD + f"cluster: {settings}\n", "t.txt").releases))
+
+    assert releases("brokers=1") == ["4.0", "4.1", "4.2"]
+    assert releases("as_version=3.9") == ["3.9"]
+    assert releases("proposals=batch-join") == ["4.2"]
+
+
+@subtest_for_each(
+    ("lines", "error"),
+    [
+        ("  A joined -> NONE", "t.txt:2: '  A joined -> NONE': expected a step before the answers"),
+        ("A: beat\n  [9.9]                 -> NONE", "t.txt:3: as_version='9.9': expected one of"),
+    ],
+)
+def test_errors_of_results(lines: str, error: str) -> None:
+    with pytest.raises(TranscriptError) as raised:
+        parse(HEAD + lines, "t.txt")
+    assert str(raised.value).startswith(error)
 
 
 def test_brokers_topics_and_settings_of_the_cluster_line() -> None:

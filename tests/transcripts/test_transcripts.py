@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fakebroker.conform.transcript import TranscriptError, parse, transcript_files
 from tests.support.subtests import subtest_for_each
-from tests.support.transcripts.files import example, readme, run_transcript, transcript_files
-from tests.support.transcripts.parser import TranscriptError, parse
+from tests.support.transcripts.files import example, readme, run_transcript
 from tests.support.transcripts.targets import CoreTarget, TcpTarget
 from tests.transcripts.rewrite import rewrite
 

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.conform.transcript import Step, Transcript, parse, transcript_files
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.schema import Message
 from tests.fuzz.steps import LAYOUTS, advance_step, frame_step
-from tests.support.transcripts.files import run_transcript, transcript_files
-from tests.support.transcripts.parser import Transcript, parse
+from tests.support.transcripts.files import play_on_fake
 from tests.support.transcripts.targets import CoreRequest, CoreTarget
 
 _SIZE_BYTES = 4
@@ -22,21 +22,21 @@ class _Recorder(CoreTarget):
         steps: The steps, encoded.
     """
 
-    def __init__(self, transcript: Transcript) -> None:
-        super().__init__(transcript)
+    def __init__(self, transcript: Transcript, release: str | None = None) -> None:
+        super().__init__(transcript, release)
         self.steps = bytearray()
 
     @property
     def cluster(self) -> Cluster:
         return self._cluster
 
-    def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
+    async def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
         self.steps += frame_step(node_id, request_frame(request, version, 1, client_id)[_SIZE_BYTES:])
-        return super().send(client_id, node_id, request, version)
+        return await super().send(client_id, node_id, request, version)
 
-    def advance(self, by_ms: int) -> None:
+    async def advance(self, by_ms: int, then: Step | None) -> None:
         self.steps += advance_step(by_ms)
-        super().advance(by_ms)
+        await super().advance(by_ms, then)
 
 
 def _layout_of(transcript: Transcript) -> int | None:
@@ -48,17 +48,17 @@ def _layout_of(transcript: Transcript) -> int | None:
 
 
 def _record(path: Path) -> tuple[_Recorder, int] | None:
-    text = path.read_text()
-    layout = _layout_of(parse(text, path.name))
+    transcript = parse(path.read_text(), path.name)
+    layout = _layout_of(transcript)
     if layout is None:
         return None
     recorders: list[_Recorder] = []
 
-    def recorder(transcript: Transcript) -> _Recorder:
-        recorders.append(_Recorder(transcript))
+    def recorder(transcript: Transcript, release: str | None) -> _Recorder:
+        recorders.append(_Recorder(transcript, release))
         return recorders[-1]
 
-    run_transcript(text, path.name, recorder)
+    play_on_fake(transcript, recorder)
     return recorders[0], layout
 
 

@@ -1,21 +1,19 @@
-"""The files of transcripts, and running a transcript from its text."""
+"""Plays transcripts on fake clusters."""
 
 import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from fakebroker.conform.player import finish, results_of
+from fakebroker.conform.transcript import Results, Transcript, TranscriptError, folder, parse
 from fakebroker.errors import ConfigError
-from tests.support.transcripts.parser import Transcript, TranscriptError, parse
-from tests.support.transcripts.player import play
-from tests.support.transcripts.targets import Target
+from fakebroker.protocol.releases import NEWEST, Release
+from tests.support.transcripts.targets import CoreTarget, TcpTarget
 
-FOLDER = Path(__file__).parents[3] / "scenarios" / "transcripts"
+FOLDER = folder()
 
-
-def transcript_files(folder: Path = FOLDER) -> list[Path]:
-    """Return the files of all transcripts, ordered by name."""
-    return sorted(folder.glob("*.txt"))
+FakeTarget = Callable[[Transcript, str | None], CoreTarget | TcpTarget]
 
 
 def readme(folder: Path = FOLDER) -> Path:
@@ -23,18 +21,32 @@ def readme(folder: Path = FOLDER) -> Path:
     return folder / "README.md"
 
 
-def run_transcript(text: str, name: str, target: Callable[[Transcript], Target]) -> str:
-    """Run a transcript on a new target, and return the text with the actual results.
+def play_on_fake(transcript: Transcript, target: FakeTarget, release: Release = NEWEST) -> list[Results]:
+    """Play a transcript on a new fake cluster that emulates a release, unless the transcript is for another.
 
     Raises:
-        TranscriptError: The transcript cannot be parsed or run.
+        TranscriptError: The transcript cannot be played.
+    """
+    try:
+        with closing(target(transcript, None if release == NEWEST else str(release))) as cluster:
+            return finish(results_of(transcript, cluster, release))
+    except ConfigError as error:
+        raise TranscriptError(f"{transcript.name}.txt: {error}") from error
+
+
+def run_transcript(text: str, name: str, target: FakeTarget = CoreTarget) -> str:
+    """Play a transcript, and return its text with the actual results.
+
+    The core plays it on all releases that it has results for; other targets, which take longer, on the newest one.
+
+    Raises:
+        TranscriptError: The transcript cannot be parsed or played.
     """
     transcript = parse(text, name)
-    try:
-        with closing(target(transcript)) as cluster:
-            return play(transcript, cluster)
-    except ConfigError as error:
-        raise TranscriptError(f"{name}: {error}") from error
+    results = {each: transcript.expected(each) for each in transcript.releases}
+    for each in transcript.releases if target is CoreTarget else transcript.releases[-1:]:
+        results[each] = play_on_fake(transcript, target, each)
+    return transcript.text(results)
 
 
 def example(page: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.logs.transactions_topic import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fakebroker.conform.transcript import Step
 from fakebroker.coordinator.transaction.records import TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -44,7 +45,6 @@ from fakebroker.protocol.messages.write_txn_markers import (
 from fakebroker.protocol.records import Record, RecordBatch, encode_batch
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
-from tests.support.transcripts.parser import Step
 
 NEWEST_OF_PRODUCERS = {
     "init": 5,

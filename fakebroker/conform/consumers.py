@@ -1,23 +1,17 @@
-"""Members of consumer groups (KIP-848) in transcripts: what they know, their requests, and the text of the answers.
+"""Members of consumer groups (KIP-848) in transcripts: what they know, and their requests.
 
 Does not depend on a cluster. Member ids are chosen by clients: that of member A is "A", unless a step has another one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fakebroker.cluster.inspect.views import GroupView, MemberView
 from fakebroker.cluster.logs.offsets_topic import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.conform.transcript import Step
 from fakebroker.coordinator.group.modern.records import CurrentAssignmentRecord, CurrentAssignmentValue
 from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedAssignment,
-    DescribedConsumer,
-    DescribedConsumerGroup,
-)
+from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -26,19 +20,15 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
-from tests.support.transcripts.error_text import error_text
-from tests.support.transcripts.parser import Step
 
 NEWEST_OF_CONSUMERS = {"consume": 1, "consumers": 1, "store-member": 12}
 """The version of a request without `v...`."""
 
 _NULL = ["null"]
 """The option `topics=null`."""
-_TIMEOUT_MS, _DEFAULT_INTERVAL_MS = 60_000, 5_000
+_TIMEOUT_MS = 60_000
 
 TopicIds = Mapping[str, bytes]
-Label = Callable[[str, str | None], str]
-"""Returns the name of a member, given its member id and its instance id."""
 
 
 @dataclass(slots=True)
@@ -86,7 +76,7 @@ class TranscriptConsumer:
         if response.member_epoch <= 0:
             self.assigned = ()
         elif response.assignment is not None:
-            self.assigned = _places(response, topic_ids)
+            self.assigned = places(response, topic_ids)
 
 
 def _unquoted(text: str | None) -> str | None:
@@ -100,7 +90,8 @@ def _reported(owned: Iterable[TopicPartition], topic_ids: TopicIds) -> list[Hear
     ]
 
 
-def _places(response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> tuple[TopicPartition, ...]:
+def places(response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> tuple[TopicPartition, ...]:
+    """Return the partitions that a response assigns, ordered."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     topics = [] if response.assignment is None else response.assignment.topic_partitions
     return tuple(sorted((names[topic.topic_id], index) for topic in topics for index in topic.partitions))
@@ -127,77 +118,3 @@ def stored(step: Step, group_id: str, member_id: str, epoch: int, topic_ids: Top
     data = [PartitionProduceData(index=0, records=encode_batch([record]))]
     topics = [TopicProduceData(name=OFFSETS_TOPIC, partition_data=data)]
     return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)
-
-
-# Text
-
-
-def heartbeat_text(response: ConsumerGroupHeartbeatResponse, own: str | None, topic_ids: TopicIds) -> str:
-    """Return the text of a ConsumerGroupHeartbeat: the epoch, and the assignment if the response has one.
-
-    Args:
-        response: The response.
-        own: The name of the member id, if it differs from that of the member.
-        topic_ids: The topics.
-    """
-    if response.error_code:
-        return error_text(response.error_code)
-    parts = [f"epoch {response.member_epoch}"]
-    if response.assignment is not None:
-        parts.append(f"assignment {joined_places(_places(response, topic_ids))}")
-    if response.member_epoch > 0 and response.heartbeat_interval_ms != _DEFAULT_INTERVAL_MS:
-        parts.append(f"interval {response.heartbeat_interval_ms} ms")
-    return ", ".join(parts + ([f"id {own}"] if own else []))
-
-
-def consumers_text(response: ConsumerGroupDescribeResponse, label: Label) -> str:
-    """Return the text of a ConsumerGroupDescribe."""
-    return "; ".join(_described(group, label) for group in response.groups)
-
-
-def _described(group: DescribedConsumerGroup, label: Label) -> str:
-    name = group.group_id or '""'
-    if group.error_code:
-        return f"{name} {error_text(group.error_code)}"
-    epochs = f"epoch {group.group_epoch}, assignment epoch {group.assignment_epoch}"
-    parts = [f"{name} {group.group_state}, {epochs}, {group.assignor_name}"]
-    parts += [_described_member(member, label) for member in group.members]
-    if group.authorized_operations != -(2**31):
-        parts.append(f"operations {group.authorized_operations}")
-    return ", ".join(parts)
-
-
-def _described_member(member: DescribedConsumer, label: Label) -> str:
-    subscription = ",".join([*member.subscribed_topic_names, *filter(None, [member.subscribed_topic_regex])])
-    rack = f" rack {member.rack_id}" if member.rack_id else ""
-    now, target = _described_places(member.assignment), _described_places(member.target_assignment)
-    text = f"{label(member.member_id, member.instance_id)}[{subscription}]{rack} at {member.member_epoch} has {now}"
-    return text if now == target else f"{text} of {target}"
-
-
-def _described_places(assignment: DescribedAssignment) -> str:
-    return joined_places(
-        sorted((topic.topic_name, each) for topic in assignment.topic_partitions for each in topic.partitions)
-    )
-
-
-def consumer_group_text(group: GroupView, label: Callable[[MemberView], str]) -> str:
-    """Return the text of a consumer group as its coordinator has it, with the states of its members."""
-    parts = [group.state, f"epoch {group.generation_id}"]
-    if group.assignment_epoch != group.generation_id:
-        parts.append(f"assignment epoch {group.assignment_epoch}")
-    return ", ".join([*parts, *(_member(member, label(member)) for member in group.members)])
-
-
-def _member(member: MemberView, name: str) -> str:
-    state = (member.state or "").removesuffix("_PARTITIONS")
-    kind = " classic" if member.type == "classic" else ""
-    text = f"{name}{kind} {state} at {member.member_epoch} has {joined_places(member.assigned_partitions or ())}"
-    return f"{text} gives up {joined_places(member.pending_revocation)}" if member.pending_revocation else text
-
-
-def joined_places(places: Iterable[TopicPartition]) -> str:
-    """Return partitions by topic, such as news-0,1,2; `nothing` if there are none."""
-    return (
-        " ".join(f"{topic}-{','.join(map(str, indexes))}" for topic, indexes in by_topic(places).items()) or "nothing"
-    )

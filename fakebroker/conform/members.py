@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from fakebroker.conform.consumers import NEWEST_OF_CONSUMERS, TranscriptConsumer, describe, stored
+from fakebroker.conform.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
+from fakebroker.conform.transcript import Step, TranscriptError, expand_range
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -47,9 +50,6 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 )
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
-from tests.support.transcripts.consumers import NEWEST_OF_CONSUMERS, TranscriptConsumer, describe, stored
-from tests.support.transcripts.parser import Step, TranscriptError, expand_range
-from tests.support.transcripts.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
 
 NEWEST = {
     "join": 9,

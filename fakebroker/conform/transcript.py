@@ -1,19 +1,42 @@
-"""The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
+"""Transcripts: their files, and the parser. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
 members.py, producers.py or consumers.py its request and its version. A new step of the cluster needs an entry in
-`CLUSTER_VERBS` and a case in `_Player._change` (player.py). Both need a line in that README.
+`CLUSTER_VERBS` and a case in `Player._change` (player.py). Both need a line in that README.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.releases import NEWEST, RELEASES, Release, release
+
+COMPARED = tuple(each for each in RELEASES if each >= (4, 0))
+"""The releases whose results a transcript states, oldest first. A transcript with `as_version` has results for one."""
+
+_COLUMN = 40
 
 
 class TranscriptError(Exception):
     """A transcript cannot be parsed or run; the message has file, line, value and expectation."""
+
+
+Results = tuple[str, ...]
+"""What a step prints: its own result, "" for none, then the indented lines, the answers to earlier requests."""
+
+
+class ReleaseRange(NamedTuple):
+    """Releases from one to another, both included: `[4.0-4.1]` in a file."""
+
+    first: Release
+    last: Release
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +51,7 @@ class Step:
         words: Arguments without a name: partitions, assignments, members.
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
         version: The version of the request; None for the version in `NEWEST` (members.py).
+        results: The expected results, by range of releases; None stands for all other releases.
     """
 
     place: str
@@ -37,6 +61,14 @@ class Step:
     words: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
+    results: Mapping[ReleaseRange | None, Results] = field(default_factory=dict, compare=False)
+
+    def expected(self, release: Release = NEWEST) -> Results:
+        """Return the expected results on a release. Releases newer than `NEWEST` have its results."""
+        for each, results in self.results.items():
+            if each is not None and each.first <= release <= each.last:
+                return results
+        return self.results[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +76,7 @@ class Transcript:
     """A transcript.
 
     Attributes:
+        name: The name of its file without the ending.
         lines: Steps; and the lines that are copied (head, comments, empty lines), as text.
         brokers: The number of brokers.
         topics: Partition counts of topics.
@@ -53,6 +86,7 @@ class Transcript:
         is_core_only: Whether the transcript is not run over TCP, because that takes too long (`target=core`).
     """
 
+    name: str
     lines: tuple[Step | str, ...]
     brokers: int
     topics: dict[str, int]
@@ -60,6 +94,69 @@ class Transcript:
     as_version: str | None
     proposals: tuple[str, ...] = ()
     is_core_only: bool = False
+
+    @property
+    def steps(self) -> list[Step]:
+        return [line for line in self.lines if isinstance(line, Step)]
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The releases that the results are for, oldest first. Only the newest release has proposals."""
+        if self.as_version is not None:
+            return (release(self.as_version),)
+        return (NEWEST,) if self.proposals else COMPARED
+
+    @property
+    def uses_empty_group(self) -> bool:
+        """Whether it stores something in the group "", which cannot have another name."""
+        return any(step.options.get("group") == '""' and step.verb in ("commit", "join") for step in self.steps)
+
+    def expected(self, release: Release) -> list[Results]:
+        """Return the expected results of all steps on a release."""
+        return [step.expected(release) for step in self.steps]
+
+    def text(self, results: Mapping[Release, Sequence[Results]]) -> str:
+        """Return the file of the transcript with results.
+
+        Args:
+            results: The results of all steps, by release, oldest first.
+        """
+        *_, newest = results.values()
+        lines: list[str] = []
+        index = 0
+        for line in self.lines:
+            if isinstance(line, str):
+                lines.append(line)
+                continue
+            lines += _block(line.command, newest[index])
+            differing: list[tuple[ReleaseRange, Results]] = []
+            for each, found in results.items():
+                if found[index] == newest[index]:
+                    continue
+                if differing and differing[-1][1] == found[index] and _adjoins(differing[-1][0].last, each, results):
+                    differing[-1] = ReleaseRange(differing[-1][0].first, each), found[index]
+                else:
+                    differing.append((ReleaseRange(each, each), found[index]))
+            for where, (outcome, *answers) in differing:
+                lines.append(result_line(f"  [{where}]", outcome))
+                lines += [f"  [{where}]{answer}" for answer in answers]
+            index += 1
+        return "\n".join(lines) + "\n"
+
+
+def _adjoins(before: Release, after: Release, releases: Mapping[Release, object]) -> bool:
+    known = list(releases)
+    return known.index(after) == known.index(before) + 1
+
+
+def _block(command: str, results: Results) -> list[str]:
+    outcome, *answers = results
+    return [result_line(command, outcome), *answers]
+
+
+def result_line(command: str, outcome: str) -> str:
+    """Return a step or the name of an answer, with its result, if it has one."""
+    return f"{command:<{_COLUMN}} -> {outcome}" if outcome else command
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +331,19 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+def folder() -> Path:
+    """Return the folder of the transcripts: in the installed package, or in a checkout."""
+    installed = Path(__file__).parent / "transcripts"
+    return installed if installed.exists() else Path(__file__).parents[2] / "scenarios" / "transcripts"
+
+
+def transcript_files(where: Path | None = None) -> list[Path]:
+    """Return the files of all transcripts, ordered by name."""
+    return sorted((where or folder()).glob("*.txt"))
+
+
 def parse(text: str, name: str) -> Transcript:
-    """Parse a transcript. Expected results (after ` -> `, and indented lines) are left out.
+    """Parse a transcript.
 
     Args:
         text: The contents of the file.
@@ -252,7 +360,9 @@ def parse(text: str, name: str) -> Transcript:
             settings = dict(_setting(word, place) for word in line.split()[1:])
         if not line or line.startswith(("#", "cluster:")):
             lines.append(line)
-        elif not line[0].isspace():
+        elif line[0].isspace():
+            _add_result(lines, line, place)
+        else:
             lines.append(_step(line, place))
     head = [line for line in lines if isinstance(line, str) and line.startswith("#")]
     if not any(line.startswith("# Source:") for line in head):
@@ -263,6 +373,7 @@ def parse(text: str, name: str) -> Transcript:
     if target not in ("", "core"):
         raise TranscriptError(f"{name}: target={target}: expected 'core'")
     return Transcript(
+        name.removesuffix(".txt"),
         tuple(lines),
         _brokers(brokers, name),
         _topics(topics, name),
@@ -271,6 +382,33 @@ def parse(text: str, name: str) -> Transcript:
         tuple(_list(proposals)) if proposals else (),
         target == "core",
     )
+
+
+_RANGE_OF_RELEASES = re.compile(r"  \[([\d.]+)(?:-([\d.]+))?\](.*)")
+
+
+def _add_result(lines: list[Step | str], line: str, place: str) -> None:
+    """Add an indented line to the results of the step before it."""
+    index = max((index for index, each in enumerate(lines) if isinstance(each, Step)), default=-1)
+    if index < 0:
+        raise TranscriptError(f"{place}: {line!r}: expected a step before the answers")
+    step = lines[index]
+    assert isinstance(step, Step)
+    matched = _RANGE_OF_RELEASES.fullmatch(line)
+    where, answer = None, line
+    if matched is not None:
+        try:
+            where = ReleaseRange(release(matched[1]), release(matched[2] or matched[1]))
+        except ConfigError as error:
+            raise TranscriptError(f"{place}: {error}") from None
+        answer = matched[3]
+    before = step.results.get(where)
+    if before is None:  # the first line of a range: the result of the step
+        outcome = answer.strip()
+        results: Results = (outcome.removeprefix("-> "),)
+    else:
+        results = (*before, answer)
+    lines[index] = replace(step, results={**step.results, where: results})
 
 
 def _setting(word: str, place: str) -> tuple[str, str]:
@@ -294,14 +432,16 @@ def _topics(text: str, name: str) -> dict[str, int]:
 
 
 def _step(line: str, place: str) -> Step:
-    command = line.split(" -> ")[0].rstrip()
+    command, _, outcome = line.partition(" -> ")
+    command = command.rstrip()
     match = re.fullmatch(rf"(?:({_NAME}(?:{_RANGE})?): +)?(\S+)(.*)", command)
     verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
     if match is None or match[2] not in verbs:
         whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
         raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
     actor, verb, rest = match.groups()
-    return _parse_arguments(Step(place, command, actor, verb), verbs[verb], rest.split())
+    step = Step(place, command, actor, verb, results={None: (outcome.strip(),)})
+    return _parse_arguments(step, verbs[verb], rest.split())
 
 
 def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
@@ -327,7 +467,7 @@ def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
     if step.verb in ("at", "group", "state", "do", "end") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
-    return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
+    return replace(step, words=tuple(words), options=options, version=version)
 
 
 def expand_range(text: str) -> list[str]:

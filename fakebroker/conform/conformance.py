@@ -1,0 +1,503 @@
+"""Plays transcripts against a Kafka cluster side by side, and compares the results with what their files state (trio).
+
+It only makes its own topics, groups and transactional ids, under one prefix, and removes them at the end.
+"""
+
+import re
+import secrets
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import trio
+
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.conform.kafka_cluster import KafkaCluster
+from fakebroker.conform.kafka_target import BrokerControl, KafkaTarget, Reserved
+from fakebroker.conform.player import play
+from fakebroker.conform.removal import remove
+from fakebroker.conform.requirements import COORDINATION_APIS, Facts, duration_of, needs
+from fakebroker.conform.transcript import (
+    COMPARED,
+    ReleaseRange,
+    Results,
+    Step,
+    Transcript,
+    TranscriptError,
+    folder,
+    parse,
+    result_line,
+    transcript_files,
+)
+from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.protocol.releases import RELEASES, Release, release
+
+Verdict = Literal["same", "explained", "differs", "not playable"]
+VERDICTS: tuple[Verdict, ...] = ("same", "explained", "differs", "not playable")
+
+EXPLANATIONS = "explanations.toml"
+"""The file with explanations, in the folder of the transcripts."""
+
+_AT_ONCE = 8
+"""How many transcripts without waiting times are played at once."""
+_MOVES_AT_ONCE = 4
+_TRANSACTIONS_AT_ONCE = 1
+_AGAIN_AT_ONCE = 3
+"""Clients that use transactions of version 1 and 2 at the same moment delay each other's verification."""
+_STAGGER_S = 0.1
+_AFTER_CREATION_S = 1.0
+"""After this time coordinators of groups know of new topics, too."""
+_SHOWN_REQUESTS = 8
+_TRANSACTIONAL = {"write", "init", "add", "end", "txn-commit", "add-offsets", "mark"}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why Kafka's result of a step differs from ours.
+
+    Attributes:
+        transcript: The name of the transcript.
+        step: The step, without its result.
+        kafka: The lines that Kafka returns: one of them, in place of the line that we return.
+        reason: `chance: ...`, the number of a defect of Kafka, or a link to the document with our choice.
+        releases: The releases of Kafka.
+    """
+
+    transcript: str
+    step: str
+    kafka: tuple[str, ...]
+    reason: str
+    releases: ReleaseRange
+
+    @classmethod
+    def of(cls, table: dict[str, Any], place: str) -> "Explanation":
+        """Convert a table of the file.
+
+        Raises:
+            ConfigError: A key is missing or has another type.
+        """
+        expected = {"transcript": str, "step": str, "kafka": list, "reason": str, "releases": str}
+        if table.keys() != expected.keys() or any(not isinstance(table[key], kind) for key, kind in expected.items()):
+            raise ConfigError.of(place, table, f"{', '.join(expected)}")
+        if not re.match(r"chance: .|KAFKA-\d+: .|scenarios/.", table["reason"]):
+            raise ConfigError.of(f"{place}: reason", table["reason"], "'chance: ...', 'KAFKA-...: ...' or a document")
+        first, _, last = table["releases"].partition("-")
+        numbers = [Release(*map(int, each.split("."))) for each in (first, last or first)]
+        lines = tuple(map(str, table["kafka"]))
+        return cls(table["transcript"], table["step"], lines, table["reason"], ReleaseRange(*numbers))
+
+
+def explanations(where: Path | None = None) -> list[Explanation]:
+    """Read the file with explanations."""
+    path = (where or folder()) / EXPLANATIONS
+    tables = tomllib.loads(path.read_text())["explanation"]
+    return [Explanation.of(table, f"{path.name}, {number}.") for number, table in enumerate(tables, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A line that differs.
+
+    Attributes:
+        place: The file, and the line of the step.
+        expected: The expected line; "" if there should be none.
+        actual: The actual line; "" if there is none.
+        requests: The last requests of the transcript, and their responses.
+    """
+
+    place: str
+    expected: str
+    actual: str
+    requests: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The result of one transcript.
+
+    Attributes:
+        name: Its name.
+        verdict: Whether Kafka returns the same.
+        reasons: What it needs, if it is not playable; explanations, if there are some.
+        difference: The first line that differs and is not explained.
+        seconds: How long it took.
+    """
+
+    name: str
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    difference: Difference | None = None
+    seconds: float = 0.0
+
+    @property
+    def subject(self) -> str:
+        return subject_of(self.name)
+
+
+_SUBJECTS = (
+    ("peer-", "differences between peers"),
+    ("consumer-group", "consumer groups (KIP-848)"),
+    ("migration", "consumer groups (KIP-848)"),
+    ("transaction", "transactions"),
+    ("failover", "failovers"),
+    ("expiration-checks", "offsets"),
+    ("broker-stops", "failovers"),
+    ("resignation", "failovers"),
+    ("matrix", "every request in every state"),
+    ("static", "static members"),
+    ("initial-delay", "rebalances"),
+    ("batch-join", "proposals"),
+    ("rewrite", "proposals"),
+    ("control", "control of a fake cluster"),
+    ("fault", "control of a fake cluster"),
+    ("log-refuses", "control of a fake cluster"),
+    ("seeded", "control of a fake cluster"),
+    ("before-", "releases before 4.0"),
+    ("admin", "administration"),
+    ("describe", "administration"),
+    ("delete", "administration"),
+    ("list", "administration"),
+    ("find-coordinator", "administration"),
+    ("wrong-broker", "administration"),
+    ("permissions", "administration"),
+    ("commit", "offsets"),
+    ("offset", "offsets"),
+    ("fetch", "offsets"),
+    ("topic-deletion", "offsets"),
+    ("group-without-offsets", "offsets"),
+    ("session", "sessions"),
+    ("", "rebalances"),
+)
+"""The subject of a transcript by the start of its name."""
+
+
+def subject_of(name: str) -> str:
+    """Return the subject of a transcript, a row of the table."""
+    return next(subject for start, subject in _SUBJECTS if name.startswith(start))
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """The results of a cluster.
+
+    Attributes:
+        release: The release whose results were expected.
+        played: The results by transcript, ordered by name.
+        left: What could not be removed.
+    """
+
+    release: Release
+    played: tuple[Played, ...]
+    left: tuple[str, ...] = ()
+
+    def count(self) -> Counter[Verdict]:
+        """Return how many transcripts have each verdict."""
+        return Counter(each.verdict for each in self.played)
+
+
+def selected(only: Sequence[str] = (), where: Path | None = None) -> list[Transcript]:
+    """Return transcripts whose names match a pattern such as `failover-*`; all without patterns.
+
+    Raises:
+        ConfigError: No transcript matches a pattern.
+    """
+    transcripts = [parse(path.read_text(), path.name) for path in transcript_files(where)]
+    for pattern in only:
+        if not any(fnmatchcase(each.name, pattern) for each in transcripts):
+            raise ConfigError.of("--only", pattern, "a pattern of transcripts' names; --list shows them")
+    return [each for each in transcripts if not only or any(fnmatchcase(each.name, pattern) for pattern in only)]
+
+
+def known_release(text: str) -> Release:
+    """Parse a release; one that is newer than the newest that is emulated is compared with the newest.
+
+    Raises:
+        ConfigError: It is not a release of Kafka.
+    """
+    matched = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)*", text)
+    if matched is not None and Release(int(matched[1]), int(matched[2])) > COMPARED[-1]:
+        return Release(int(matched[1]), int(matched[2]))
+    try:
+        return release(text)
+    except ConfigError:
+        raise ConfigError.of("--release", text, f"a release of Kafka, such as {COMPARED[-1]}") from None
+
+
+def release_of(cluster: KafkaCluster) -> Release:
+    """Return the newest release that has no newer versions of the APIs of coordination than the cluster."""
+
+    def has(candidate: Release) -> bool:
+        for name, versions in RELEASES[candidate].items():
+            if name in COORDINATION_APIS:
+                theirs = cluster.versions.get(COORDINATION_APIS[name])
+                if theirs is None or theirs.last < versions.last:
+                    return False
+        return True
+
+    return next((each for each in reversed(list(RELEASES)) if has(each)), COMPARED[0])
+
+
+async def conform(
+    bootstrap_servers: str,
+    *,
+    release: Release | None = None,
+    transcripts: Iterable[Transcript] = (),
+    security: ClientSecurity = PLAINTEXT,
+    changes_cluster: bool = False,
+    control: BrokerControl | None = None,
+    longest_s: float = 75,
+    progress: Callable[[Played], None] = lambda played: None,
+) -> Conformance:
+    """Play transcripts against a cluster.
+
+    Args:
+        bootstrap_servers: "HOST:PORT", several separated by commas.
+        release: The release whose results are expected; None to conclude it from the versions of APIs.
+        transcripts: The transcripts.
+        security: How connections are encrypted and authenticated.
+        changes_cluster: Whether partitions of internal topics may be moved.
+        control: Stops and starts brokers; None if that is not possible.
+        longest_s: How long the times of a transcript may be.
+        progress: Called with each result.
+
+    Raises:
+        BrokerUnreachable: No bootstrap server can be reached.
+    """
+    failure: FakebrokerError | None = None
+    left: list[str] = []
+    async with trio.open_nursery() as nursery:
+        cluster = KafkaCluster(bootstrap_servers, nursery, security)
+        try:
+            await cluster.open()
+            run = _Run(cluster, release or release_of(cluster), changes_cluster, control, longest_s, progress)
+            try:
+                await run.play_all(list(transcripts))
+            finally:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 60):
+                    left = await remove(cluster, [each.names for each in run.targets])
+        except FakebrokerError as error:  # raised below, because the nursery would raise a group
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return Conformance(run.release, tuple(sorted(run.played.values(), key=lambda each: each.name)), tuple(left))
+
+
+Turn = trio.CapacityLimiter | trio.Lock
+"""What a transcript holds while it is played."""
+
+
+class _Run:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        release: Release,
+        changes_cluster: bool,
+        control: BrokerControl | None,
+        longest_s: float,
+        progress: Callable[[Played], None],
+    ) -> None:
+        self._cluster, self.release, self._control, self._progress = cluster, release, control, progress
+        self._facts = Facts(
+            release,
+            len(cluster.nodes),
+            cluster.settings,
+            cluster.versions,
+            changes_cluster,
+            control is not None,
+            longest_s,
+        )
+        self._prefix = f"conform{secrets.token_hex(3)}"
+        self._reserved = Reserved(())
+        self._numbers: dict[str, int] = {}
+        self._explanations = explanations()
+        self.played: dict[str, Played] = {}
+        self.targets: list[KafkaTarget] = []
+        self._prepared: dict[str, KafkaTarget] = {}
+
+    async def play_all(self, transcripts: Sequence[Transcript]) -> None:
+        playable: list[Transcript] = []
+        for each in transcripts:
+            missing = needs(each, self._facts)
+            if missing:
+                self._add(Played(each.name, "not playable", tuple(missing)))
+            else:
+                playable.append(each)
+        if not playable:
+            return
+        await self._cluster.warm_up()
+        self._numbers = {each.name: number for number, each in enumerate(playable)}
+        partitions = len((await self._cluster.internal(OFFSETS_TOPIC)).replicas)
+        # Partition 0 has the group "".
+        reserved = range(1, max(2, min(_MOVES_AT_ONCE + 1, partitions // 2)))
+        self._reserved = Reserved(reserved, (each.name for each in playable if _moves(each)))
+        alone = [each for each in playable if _stops(each)]
+        together = [each for each in playable if each not in alone]
+        await self._prepare(together)
+        await self._cluster.forget_records()
+        await trio.sleep(_AFTER_CREATION_S)
+        short = trio.CapacityLimiter(_AT_ONCE)
+        transactional = trio.CapacityLimiter(_TRANSACTIONS_AT_ONCE)
+        empty_group = trio.CapacityLimiter(1)
+        async with trio.open_nursery() as nursery:
+            for each in sorted(together, key=lambda each: -duration_of(each)):
+                limiters: list[Turn] = [] if duration_of(each) else [short]
+                if _moves(each):
+                    limiters = [self._reserved.turn(each.name)]
+                if not duration_of(each) and any(step.verb in _TRANSACTIONAL for step in each.steps):
+                    limiters.append(transactional)
+                if each.uses_empty_group:
+                    limiters.append(empty_group)
+                nursery.start_soon(self._play_limited, each, limiters)
+                await trio.sleep(_STAGGER_S if duration_of(each) else 0)
+        for each in alone:
+            await self._play(each)
+        # A busy machine makes steps late. What differs is played again with few others.
+        differing = [each for each in playable if self.played[each.name].verdict == "differs"]
+        self._prepared.clear()
+        again = trio.CapacityLimiter(_AGAIN_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for each in differing:
+                if each not in alone:
+                    own: list[Turn] = [self._reserved.turn(each.name)] if _moves(each) else []
+                    nursery.start_soon(self._play_limited, each, [*own, again])
+        for each in differing:
+            if each in alone:
+                await self._play(each)
+
+    async def _prepare(self, transcripts: Sequence[Transcript]) -> None:
+        """Create the topics of transcripts all at once, because that takes time."""
+        replicas: dict[str, list[list[int]]] = {}
+        for each in transcripts:
+            target = self._prepared[each.name] = await self._new_target(each)
+            replicas |= dict(target.replicas_of(name, partitions) for name, partitions in each.topics.items())
+        await self._cluster.create_topics(replicas)
+
+    async def _new_target(self, transcript: Transcript) -> KafkaTarget:
+        base = f"{self._prefix}.{len(self.targets)}"
+        control = self._control if _stops(transcript) else None
+        nodes = await self._nodes(transcript)
+        target = KafkaTarget(self._cluster, transcript, base, nodes, self._reserved, control)
+        self.targets.append(target)
+        return target
+
+    async def _play_limited(self, transcript: Transcript, limiters: Sequence[Turn]) -> None:
+        if not limiters:
+            await self._play(transcript)
+            return
+        async with limiters[0]:
+            await self._play_limited(transcript, limiters[1:])
+
+    async def _nodes(self, transcript: Transcript) -> list[int]:
+        """Return the node ids of a transcript's brokers; other brokers follow."""
+        nodes = list(self._cluster.nodes)
+        first = self._numbers[transcript.name] % len(nodes)
+        own = self._reserved.of(transcript.name)
+        partitions = (await self._cluster.internal(OFFSETS_TOPIC)).replicas
+        if own is not None:
+            first = nodes.index(partitions[own][0])
+        elif transcript.uses_empty_group and partitions:
+            first = nodes.index(partitions[0][0])
+        return nodes[first:] + nodes[:first]
+
+    async def _play(self, transcript: Transcript) -> None:
+        target = self._prepared.get(transcript.name)
+        start = trio.current_time()
+        try:
+            if target is None:
+                target = await self._new_target(transcript)
+                await self._cluster.create_topics(
+                    dict(target.replicas_of(name, partitions) for name, partitions in transcript.topics.items())
+                )
+                await trio.sleep(_AFTER_CREATION_S)
+            if _times_out_transactions(transcript):
+                topic, replicas = target.replicas_of("aborts", 1)
+                await self._cluster.create_topics({topic: replicas})
+                await self._cluster.wait_for_aborts(target.names.nodes[1], topic)
+            played = await self._compare(transcript, target)
+        except (TranscriptError, FakebrokerError, trio.TooSlowError) as error:
+            why = str(error) or type(error).__name__
+            requests = () if target is None else tuple(target.log[-_SHOWN_REQUESTS:])
+            played = Played(transcript.name, "differs", (), Difference(f"{transcript.name}.txt", "", why, requests))
+        own = self._reserved.of(transcript.name)
+        if own is not None:
+            await self._cluster.restore_partition(OFFSETS_TOPIC, own)
+        seconds = trio.current_time() - start
+        self._add(Played(played.name, played.verdict, played.reasons, played.difference, seconds))
+
+    async def _compare(self, transcript: Transcript, target: KafkaTarget) -> Played:
+        await target.begin()
+        explained: dict[str, None] = {}
+        async for step, actual in play(transcript, target, self.release):
+            expected = step.expected(self.release)
+            if actual == expected:
+                continue
+            lines = _differing(step, expected, actual)
+            reason = self._explain(transcript, step, lines)
+            if reason is None:
+                shown = next((wanted, got) for wanted, got in lines)
+                difference = Difference(step.place, *shown, tuple(target.log[-_SHOWN_REQUESTS:]))
+                return Played(transcript.name, "differs", tuple(explained), difference)
+            explained[reason] = None
+        return Played(transcript.name, "explained" if explained else "same", tuple(explained))
+
+    def _explain(self, transcript: Transcript, step: Step, lines: Sequence[tuple[str, str]]) -> str | None:
+        """Return why lines differ; None if a line is not explained."""
+        reasons = []
+        for _, actual in lines:
+            found = next(
+                (
+                    each
+                    for each in self._explanations
+                    if (each.transcript, each.step) == (transcript.name, step.command)
+                    and each.releases.first <= self.release <= each.releases.last
+                    and " ".join(actual.split()) in each.kafka
+                ),
+                None,
+            )
+            if found is None:
+                return None
+            reasons.append(found.reason)
+        return "; ".join(dict.fromkeys(reasons))
+
+    def _add(self, played: Played) -> None:
+        is_first = played.name not in self.played
+        self.played[played.name] = played
+        if is_first:
+            self._progress(played)
+
+
+def _differing(step: Step, expected: Results, actual: Results) -> list[tuple[str, str]]:
+    """Return the lines that differ, as in a file: (expected, actual), with "" for a line that is missing."""
+
+    def lines(results: Results) -> list[str]:
+        return [result_line(step.command, results[0]), *results[1:]]
+
+    wanted, got = lines(expected), lines(actual)
+    pairs = [(w, g) for w, g in zip(wanted, got, strict=False) if w != g]
+    pairs += [(line, "") for line in wanted[len(got) :]] + [("", line) for line in got[len(wanted) :]]
+    return pairs
+
+
+def _times_out_transactions(transcript: Transcript) -> bool:
+    """Return whether the coordinator aborts transactions of a transcript, which it does at intervals."""
+    return duration_of(transcript) > 0 and any(
+        step.verb == "init" and step.options.get("timeout", 60_000) < 1000 * duration_of(transcript)
+        for step in transcript.steps
+    )
+
+
+def _moves(transcript: Transcript) -> bool:
+    return any(step.verb == "move" for step in transcript.steps)
+
+
+def _stops(transcript: Transcript) -> bool:
+    return any(
+        step.verb in ("stop", "start") or (step.verb == "do" and step.words[0] == "stop_broker")
+        for step in transcript.steps
+    )
