@@ -1,4 +1,4 @@
-"""pytest and Hypothesis settings of all tests, the option of `make soak`, and a Spark session.
+"""pytest and Hypothesis settings of all tests, missing programs, the option of `make soak`, and a Spark session.
 
 Hypothesis draws the same examples in each run, and has no deadlines.
 """
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from fakebroker.garbage_collection import no_garbage_collection
-from tests.support import soak_report
+from tests.support import programs, soak_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +57,19 @@ def pytest_collection() -> Generator[None, object, object]:
         result = yield
     _exclude_from_garbage_collection()
     return result
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        programs.require(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Print a line about missing programs below all other lines about tests."""
+    yield
+    if line := programs.summary(terminalreporter.getreports("skipped")):
+        terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -108,6 +108,7 @@ def test_a_report_of_a_sample_is_rejected(project: pytest.Pytester, monkeypatch:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("make")
 def test_the_command_of_make_soak_finds_its_tests(tmp_path: Path) -> None:
     root = Path(__file__).parent.parent
     steps = subprocess.run(["make", "--dry-run", "soak"], cwd=root, capture_output=True, text=True, check=True)

@@ -2,11 +2,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.support import programs
 
 SOURCES = Path(__file__).parent
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -39,7 +40,7 @@ def compiled(name: str, directory: Path) -> Path:
     Raises:
         RuntimeError: There is no C compiler, or it failed.
     """
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    compiler = os.environ.get("CC") or programs.find("cc")
     if compiler is None:
         raise RuntimeError("the load generator is a C program: expected a C compiler as cc, gcc, clang or $CC")
     directory.mkdir(parents=True, exist_ok=True)

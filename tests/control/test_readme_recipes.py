@@ -12,7 +12,8 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.support.control.nodejs import node_modules, require_programs, run
+from tests.support import programs
+from tests.support.control.nodejs import node_modules, run
 from tests.support.control.serve_process import TIMEOUT_S
 
 README = Path(__file__).parents[2] / "scenarios" / "control" / "README.md"
@@ -57,7 +58,7 @@ def test_a_recipe_prints_the_documented_output(block: Block, tmp_path: Path) -> 
             (tmp_path / "recipe.mjs").write_text(block.code)
             command = ["node", "recipe.mjs"]
         else:
-            require_programs("curl", "jq")
+            programs.require("bash", "curl", "jq")
             command = ["bash", "-euo", "pipefail", "-c", block.code]
         assert run(command, tmp_path, TIMEOUT_S, CONTROL=server.url) == block.output
 

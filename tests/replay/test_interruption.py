@@ -101,6 +101,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("ps")
 @pytest.mark.parametrize(
     ("line", "process", "is_kept"),
     [

@@ -359,6 +359,7 @@ def test_a_response_that_is_cut_ends_the_connection(fake_cluster: FakeCluster, w
 # A client in another process
 
 
+@pytest.mark.needs("openssl")
 @pytest.mark.parametrize(("option", "line", "answer"), [("-tls1_2", "R", "no renegotiation"), ("-tls1_3", "K", "DONE")])
 def test_openssl_cannot_renegotiate_but_update_keys(
     fake_cluster: FakeCluster, wire: WireClient, option: str, line: str, answer: str

@@ -1,6 +1,5 @@
 """A headless Chromium for the page, and consumers that tests can stall."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from fakebroker import FakeCluster
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.views import find_group
+from tests.support import programs
 
 TIMEOUT_MS = 20_000
 """Timeout of expectations; only reached if the page or the cluster is broken."""
@@ -37,10 +37,9 @@ expect.set_options(timeout=TIMEOUT_MS)
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Start the installed browser."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path, "expected the command chromium; Debian's package has this name"
+    programs.require("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=programs.find("chromium"), args=_ARGUMENTS)
         yield browser
         browser.close()
 

@@ -1,31 +1,21 @@
-"""Runs Node.js and shell recipes. The packages are installed on first use, in the versions of package-lock.json.
-
-Tests that need a missing program fail with the name of its package; they are not skipped.
-"""
+"""Runs Node.js and shell recipes. The packages are installed on first use, in the versions of package-lock.json."""
 
 import fcntl
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support import programs
+
 FOLDER = Path(__file__).parent / "node"
-_DEBIAN_PACKAGES = {"node": "nodejs", "npm": "npm", "curl": "curl", "jq": "jq"}
 _INSTALL_S = 300
-
-
-def require_programs(*programs: str) -> None:
-    """Fail if a program is missing."""
-    missing = [_DEBIAN_PACKAGES[program] for program in programs if shutil.which(program) is None]
-    if missing:
-        pytest.fail(f"this test needs {', '.join(missing)}: apt-get install {' '.join(missing)}")
 
 
 def node_modules() -> Path:
     """Return the folder `node_modules`; install the packages first if package-lock.json has changed."""
-    require_programs("node", "npm")
+    programs.require("node", "npm")
     modules, lock = FOLDER / "node_modules", FOLDER / "package-lock.json"
     stamp = modules / ".installed"
     # One of several test processes installs the packages; the others wait for the lock.
