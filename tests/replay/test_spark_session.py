@@ -102,7 +102,7 @@ subprocess.Popen = recorded
 for _ in range(int(sys.argv[2])):
     try:
         signal.setitimer(signal.ITIMER_REAL, chance.choice([0.001, 0.004, 0.02]) * (0.05 + chance.random()))
-        session._started(["sleep", "600"], {"start_new_session": True})
+        session._started([sys.executable, "-c", "import time; time.sleep(600)"], {"start_new_session": True})
     except KeyboardInterrupt:
         interrupted += 1
 print(interrupted)
