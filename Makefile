@@ -25,8 +25,11 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 	$(BIN)/fakebroker replay scenarios/workloads/steady-state.toml
 
 test: $(STAMP) ## run all tests
-	$(BIN)/python -m pytest -m "not spark" $(PARALLEL)
-	$(BIN)/python -m pytest -m spark --numprocesses 3 --dist loadfile tests/replay tests/lab
+	@trap 'exit 130' INT; failed=; \
+	$(BIN)/python -m pytest -m "not spark" $(PARALLEL) || failed="tests without Spark"; \
+	$(BIN)/python -m pytest -m spark --numprocesses 3 --dist loadfile tests/replay tests/lab \
+		|| failed="$${failed:+$$failed, }tests with Spark"; \
+	test -z "$$failed" || { echo "make test: failed: $$failed"; exit 1; }
 
 check: lint ## lint, check types and run the fast tests
 	$(BIN)/python -m pytest -q -m "not slow and not spark" $(PARALLEL)
@@ -77,4 +80,4 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fakebroker needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@: > $@
