@@ -34,6 +34,13 @@ def test_fixture(browser, number):
 def test_mark():
     pass
 
+def test_call():
+    try:
+        programs.require("node", "jq")
+    except BaseException as error:
+        error.add_note("a note")
+        raise
+
 @pytest.mark.needs("jq")
 def test_needs_what_exists():
     pass
@@ -79,9 +86,9 @@ def run(project: pytest.Pytester, processes: int) -> pytest.RunResult:
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_test_is_skipped_and_a_line_at_the_end_names_the_programs(project: pytest.Pytester, processes: int) -> None:
     result = run(project, processes)
-    result.assert_outcomes(passed=1, skipped=4)
+    result.assert_outcomes(passed=1, skipped=5)
     assert result.outlines[-2] == (
-        "skipped 3 tests: no chromium, no node, no npm (Debian: apt-get install chromium nodejs npm)"
+        "skipped 4 tests: no chromium, no node, no npm (Debian: apt-get install chromium nodejs npm)"
     )
 
 
@@ -92,7 +99,7 @@ def test_a_test_fails_if_its_programs_are_required(
 ) -> None:
     monkeypatch.setenv(REQUIRED, "1")
     result = run(project, processes)
-    result.assert_outcomes(passed=1, skipped=1, errors=3)
+    result.assert_outcomes(passed=1, skipped=1, failed=1, errors=3)
     result.stdout.fnmatch_lines(["missing programs: npm, node (Debian: apt-get install nodejs npm)"])
     result.stdout.no_fnmatch_line("skipped * tests: *")
 

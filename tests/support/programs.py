@@ -95,12 +95,11 @@ def summary(skipped: "Iterable[pytest.TestReport]") -> str | None:
     """
     tests, missing = set[str](), set[str]()
     for report in skipped:
-        # The `longrepr` of a skipped test is its file, its line and the reason.
+        # The `longrepr` of a skipped test is its file, line and reason. Notes of the exception are on further lines.
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        _, prefix, names = reason.partition(_REASON)
-        if prefix:
+        if found := re.search(f"{_REASON}(.+)", reason):
             tests.add(report.nodeid)
-            missing.update(names.split(", "))
+            missing.update(found[1].split(", "))
     if not tests:
         return None
     programs = ", ".join(f"no {name}" for name in sorted(missing))
