@@ -177,6 +177,7 @@ def test_a_failed_task_is_reported_with_its_error(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("bash")  # Spark's launcher
 def test_a_failed_start_of_spark_is_reported_with_its_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fakebroker", "replay", "scenarios/workloads/steady-state.toml"]
     command += ["--master", "nonsense", "--out", str(tmp_path)]
