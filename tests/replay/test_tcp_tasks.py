@@ -1,5 +1,6 @@
 """Spark tasks that play members and loads over TCP."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from fakebroker.server.lifecycle import bound
 from tests.support.replay.secrets import PASSWORD, check_no_secrets, client_config, processes_at_the_first_heartbeat
 
 GROUPS = [f"group-{number}" for number in range(6)]
+TIMEOUT_S = 120
+"""Timeout of a replay; only reached if something is broken."""
 
 
 def scripts() -> list[Script]:
@@ -55,15 +58,33 @@ def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.slow
-def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
-    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster:
+def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession) -> None:
+    """The replay ends when each member has sent three heartbeats, however long that takes."""
+    # A group of one member has one generation, and thus one row of heartbeats.
+    members = [each._replace(session_timeout_ms=300_000, acts=each.acts[:1]) for each in scripts()[::2]]
+    rows = spark.createDataFrame(members, DDL).repartition(1, "group")
+    with (
+        FakeCluster(brokers=2, topics={"orders": 4}) as cluster,
+        receiving("127.0.0.1", Tally) as receiver,
+        ThreadPoolExecutor(1) as thread,
+    ):
         plan = TaskPlan(
-            bootstrap=cluster.bootstrap_servers, report_to=("127.0.0.1", 9), duration_s=1.5, record="changes"
+            bootstrap=cluster.bootstrap_servers,
+            report_to=("127.0.0.1", receiver.port),
+            duration_s=TIMEOUT_S,
+            record="changes",
         )
-        events = play_scripts(rows, plan).collect()
+        playing = thread.submit(lambda: play_scripts(rows, plan).collect())
+        try:
+            for group in GROUPS:
+                cluster.wait_for_request("Heartbeat", group=group, count=3, timeout_s=TIMEOUT_S)
+        finally:
+            receiver.stop_tasks()
+        events = playing.result()
     beats = [event for event in events if event.api == "Heartbeat" and event.error == 0]
-    assert sum(event["count"] for event in beats) > 5 * len(beats)
+    assert sorted(event.group for event in beats) == GROUPS
+    # The response to the last heartbeat may be pending at the end.
+    assert [event for event in beats if event["count"] < 2] == []
 
 
 @pytest.mark.slow
