@@ -3,6 +3,7 @@
 import resource
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 
@@ -174,7 +175,8 @@ def test_requests_to_a_cluster_that_stopped_are_recorded_as_lost_and_the_loop_en
 
 def test_members_of_a_lane_share_a_connection_and_rebalances_reuse_connections() -> None:
     groups = [f"group-{number}" for number in range(20)]
-    scripts = scripts_of(groups, 3, step_ms=1_000, heartbeat_ms=100)
+    # Without commits, so that a busy machine keeps up with 60 members.
+    scripts = [each._replace(commit_interval_ms=0) for each in scripts_of(groups, 3, step_ms=1_000, heartbeat_ms=100)]
     player = LoopPlayer()
     player.when(lambda: player.joined == 20, lambda: player.skip(1))  # To the start of the second members.
     player.when(lambda: player.joined == 40, lambda: player.skip(1))
@@ -203,27 +205,41 @@ def test_all_groups_of_a_lane_may_rebalance_at_the_same_time() -> None:
 
 
 def test_a_closed_loop_sends_each_heartbeat_when_the_last_one_is_answered() -> None:
-    scripts = [script(group, f"{group}-0", Act(0, "start"), heartbeat_ms=200) for group in GROUPS]
+    # Without commits, because a heartbeat is not sent at once while a commit is pending.
+    scripts = [
+        script(group, f"{group}-0", Act(0, "start"), heartbeat_ms=200)._replace(commit_interval_ms=0)
+        for group in GROUPS
+    ]
     player = LoopPlayer()
     player.when(lambda: player.joined == 3, lambda: player.skip(1))  # To the first heartbeats.
     player.when(lambda: len(player.of("Heartbeat")) > 3 * 20, lambda: player.loop.stop())
     with cluster_of() as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(closed_loop=True))
-    beats = player.of("Heartbeat")
-    assert beats[-1].scheduled_us - beats[0].scheduled_us < 200_000 * 20 / 2  # Half of an open loop's time.
+    for group in GROUPS:
+        beats = [event for event in player.of("Heartbeat") if event.group == group]
+        assert len(beats) > 2
+        assert all(
+            later.scheduled_us <= earlier.sent_us + (earlier.latency_us or 0) for earlier, later in pairwise(beats)
+        )
     assert {event.error for event in player.requests()} <= {0, 79, None}  # None: pending at the end
 
 
-@pytest.mark.slow
 def test_a_faster_clock_is_in_the_events() -> None:
-    """The members' clock and the brokers' run 20 times as fast as real time."""
-    members = [script("one", "one-0", Act(0, "start"), Act(20_000, "leave"), heartbeat_ms=3_000, session_ms=10_000)]
+    """The members' clock and the brokers' run 20 times as fast as real time, so their difference does not change."""
+    player = LoopPlayer()
+    player.when(lambda: len(player.of("Heartbeat")) == 5, lambda: player.loop.stop())
+    members = [script("one", "one-0", Act(0, "start"), heartbeat_ms=3_000, session_ms=1_800_000)]
     with cluster_of(clock=Scaled(20)) as cluster:
-        player = LoopPlayer().play(cluster.bootstrap_servers, members, LoopSettings(speed=20))
-    assert player.tallies[-1].errors == 0
+        player.play(cluster.bootstrap_servers, members, LoopSettings(speed=20))
+        received_us = [call.received_ms * 1000 for call in cluster.requests("Heartbeat")]
     beats = player.of("Heartbeat")
-    assert 5 <= len(beats) <= 7
-    assert beats[-1].scheduled_us - beats[0].scheduled_us >= (len(beats) - 1) * 2_900_000
+    assert all(later.scheduled_us - earlier.scheduled_us >= 2_900_000 for earlier, later in pairwise(beats))
+    # A heartbeat is received after it was sent, and before its response.
+    differences_us = [
+        (received_us - beat.sent_us - (beat.latency_us or 0), received_us - beat.sent_us)
+        for beat, received_us in zip(beats, received_us, strict=True)
+    ]
+    assert max(least for least, _ in differences_us) <= min(most for _, most in differences_us) + 1_000
 
 
 def test_a_member_that_never_leaves_is_stopped_at_the_end() -> None:
