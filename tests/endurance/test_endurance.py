@@ -19,17 +19,18 @@ from tests.endurance.clients import GroupOffsets
 from tests.endurance.loop import Loop, Steps
 from tests.endurance.run import Result, Sample, endure, report
 
-SECONDS, RATE = 5.0, 400.0
+RATE = 400.0
+CHECKS = {"an acknowledged commit is not lost", "a batch is neither lost nor repeated"}
 
 
 @pytest.mark.slow
 def test_no_promise_is_broken_in_seconds() -> None:
-    result = endure(SECONDS, RATE, seed=1, processes=1)
-    assert result.faults(checks_growth=False) == [], "\n".join(report(result, checks_growth=False))
-    assert result.total("requests") > 100
-    assert {"an acknowledged commit is not lost", "a batch is neither lost nor repeated"} <= {*result.checks}
-    assert result.reads
-    assert result.disturbances
+    for seconds in (5.0, 60.0):
+        result = endure(seconds, RATE, seed=1, processes=1)
+        assert result.faults(checks_growth=False) == [], "\n".join(report(result, checks_growth=False))
+        if {*result.checks} >= CHECKS and result.reads and result.disturbances:
+            return
+    pytest.fail(f"expected checks of {CHECKS}, reads and disturbances: {result}")
 
 
 def sampled(memory_bytes: list[int], descriptors: list[int] | None = None, journal_calls: int = 10_000) -> Result:
