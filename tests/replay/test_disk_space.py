@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import threading
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from fakebroker.replay import disk_space
 from fakebroker.replay.commands import replay
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.options import COULD_NOT_RUN, ReplayOptions
+from fakebroker.replay.spark.progress import Receiver, Tally
 
 WORKLOAD = """\
 duration_s = 120
@@ -29,8 +29,8 @@ heartbeat_interval_ms = 300
 check = ["answered"]
 """
 
-CHECKS_BEFORE_FULL = 12
-"""Number of checks of the disk space while events are written; later checks find a nearly full disk."""
+REQUESTS_BEFORE_FULL = 20
+"""Number of requests after which checks of the disk space find a nearly full disk."""
 
 
 @pytest.mark.slow
@@ -39,13 +39,18 @@ def test_events_are_kept_when_the_disk_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (file := tmp_path / "long.toml").write_text(WORKLOAD)
-    out, checks, disk_usage = tmp_path / "out", count(), shutil.disk_usage
+    out, is_full, disk_usage, take = tmp_path / "out", threading.Event(), shutil.disk_usage, Receiver.take
+
+    def counting(receiver: Receiver[Tally], datagram: bytes) -> None:
+        take(receiver, datagram)
+        if receiver.total().requests > REQUESTS_BEFORE_FULL:
+            is_full.set()
 
     def filling_up(directory: Path) -> "shutil._ntuple_diskusage":
         found = disk_usage(directory)
-        is_recording = any(directory.glob("events.parquet/**/*.parquet"))
-        return found._replace(free=2**20) if is_recording and next(checks) >= CHECKS_BEFORE_FULL else found
+        return found._replace(free=2**20) if is_full.is_set() else found
 
+    monkeypatch.setattr(Receiver, "take", counting)
     monkeypatch.setattr(shutil, "disk_usage", filling_up)
     assert replay(ReplayOptions(file=file, out=out)) == COULD_NOT_RUN
     assert re.fullmatch(
@@ -55,7 +60,7 @@ def test_events_are_kept_when_the_disk_is_nearly_full(
     )
     summary = json.loads((out / "summary.json").read_text())
     assert not summary["complete"]
-    assert summary["total"]["requests"] > 20
+    assert summary["total"]["requests"] > REQUESTS_BEFORE_FULL
     assert summary["span_s"] < 100
 
 

@@ -1,14 +1,16 @@
 """Spark tasks that play members and loads over TCP."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from fakebroker.replay.script.script import DDL, Act, Script
-from fakebroker.replay.spark.progress import Tally, receiving
+from fakebroker.replay.spark.progress import Receiver, Tally, receiving
 from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, _player, play_scripts
 from fakebroker.replay.workload.loads import Load
@@ -30,6 +32,23 @@ def scripts() -> list[Script]:
         for group in GROUPS
         for index in range(2)
     ]
+
+
+def staying(members: list[Script]) -> list[Script]:
+    """Return scripts of members that start and stay."""
+    return [each._replace(session_timeout_ms=300_000, acts=each.acts[:1]) for each in members]
+
+
+@contextmanager
+def playing(receiver: Receiver[Tally], play: Callable[[], object]) -> Iterator[None]:
+    """Play in another thread until the context ends."""
+    with ThreadPoolExecutor(1) as thread:
+        played = thread.submit(play)
+        try:
+            yield
+        finally:
+            receiver.stop_tasks()
+        played.result()
 
 
 @pytest.mark.slow
@@ -61,26 +80,18 @@ def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: P
 def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession) -> None:
     """The replay ends when each member has sent three heartbeats, however long that takes."""
     # A group of one member has one generation, and thus one row of heartbeats.
-    members = [each._replace(session_timeout_ms=300_000, acts=each.acts[:1]) for each in scripts()[::2]]
-    rows = spark.createDataFrame(members, DDL).repartition(1, "group")
-    with (
-        FakeCluster(brokers=2, topics={"orders": 4}) as cluster,
-        receiving("127.0.0.1", Tally) as receiver,
-        ThreadPoolExecutor(1) as thread,
-    ):
+    rows = spark.createDataFrame(staying(scripts()[::2]), DDL).repartition(1, "group")
+    events: list[Row] = []
+    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1", Tally) as receiver:
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
             report_to=("127.0.0.1", receiver.port),
             duration_s=TIMEOUT_S,
             record="changes",
         )
-        playing = thread.submit(lambda: play_scripts(rows, plan).collect())
-        try:
+        with playing(receiver, lambda: events.extend(play_scripts(rows, plan).collect())):
             for group in GROUPS:
                 cluster.wait_for_request("Heartbeat", group=group, count=3, timeout_s=TIMEOUT_S)
-        finally:
-            receiver.stop_tasks()
-        events = playing.result()
     beats = [event for event in events if event.api == "Heartbeat" and event.error == 0]
     assert sorted(event.group for event in beats) == GROUPS
     # The response to the last heartbeat may be pending at the end.
@@ -100,18 +111,24 @@ def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession) -> 
 
 @pytest.mark.slow
 def test_spark_has_the_path_of_the_client_settings_only(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
-    with FakeCluster(brokers=2, topics={"orders": 4}, users={"alice": PASSWORD}) as cluster:
+    rows = spark.createDataFrame(staying(scripts()), DDL).repartition(1, "group")
+    with (
+        FakeCluster(brokers=2, topics={"orders": 4}, users={"alice": PASSWORD}) as cluster,
+        receiving("127.0.0.1", Tally) as receiver,
+    ):
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
-            report_to=("127.0.0.1", 9),
-            duration_s=0.5,
+            report_to=("127.0.0.1", receiver.port),
+            duration_s=TIMEOUT_S,
             lanes=1,
             client_config=client_config(tmp_path),
         )
         pickled: bytes = cloudpickle.dumps(_player(plan))  # type: ignore[no-untyped-call]  # Spark ships no types for it
         assert PASSWORD.encode() not in pickled
-        with processes_at_the_first_heartbeat(cluster) as processes:
-            play_scripts(rows, plan).write.parquet(str(tmp_path / "out"))
+        with (
+            playing(receiver, lambda: play_scripts(rows, plan).write.parquet(str(tmp_path / "out"))),
+            processes_at_the_first_heartbeat(cluster) as processes,
+        ):
+            pass
         assert {call.principal for call in cluster.requests("Heartbeat")} == {"User:alice"}
     check_no_secrets(processes, tmp_path / "out")
