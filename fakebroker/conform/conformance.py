@@ -66,6 +66,7 @@ class Explanation:
         kafka: The lines that Kafka returns: one of them, in place of the line that we return.
         reason: `chance: ...`, the number of a defect of Kafka, or a link to the document with our choice.
         releases: The releases of Kafka.
+        ends: Whether the rest of the transcript depends on this line, so that it is not compared.
     """
 
     transcript: str
@@ -73,6 +74,7 @@ class Explanation:
     kafka: tuple[str, ...]
     reason: str
     releases: ReleaseRange
+    ends: bool = False
 
     @classmethod
     def of(cls, table: dict[str, Any], place: str) -> "Explanation":
@@ -82,14 +84,18 @@ class Explanation:
             ConfigError: A key is missing or has another type.
         """
         expected = {"transcript": str, "step": str, "kafka": list, "reason": str, "releases": str}
-        if table.keys() != expected.keys() or any(not isinstance(table[key], kind) for key, kind in expected.items()):
+        if table.keys() - {"ends"} != expected.keys() or any(
+            not isinstance(table[key], kind) for key, kind in expected.items()
+        ):
             raise ConfigError.of(place, table, f"{', '.join(expected)}")
         if not re.match(r"chance: .|KAFKA-\d+: .|scenarios/.", table["reason"]):
             raise ConfigError.of(f"{place}: reason", table["reason"], "'chance: ...', 'KAFKA-...: ...' or a document")
         first, _, last = table["releases"].partition("-")
         numbers = [Release(*map(int, each.split("."))) for each in (first, last or first)]
         lines = tuple(map(str, table["kafka"]))
-        return cls(table["transcript"], table["step"], lines, table["reason"], ReleaseRange(*numbers))
+        return cls(
+            table["transcript"], table["step"], lines, table["reason"], ReleaseRange(*numbers), table.get("ends", False)
+        )
 
 
 def explanations(where: Path | None = None) -> list[Explanation]:
@@ -355,20 +361,22 @@ class _Run:
                     limiters.append(empty_group)
                 nursery.start_soon(self._play_limited, each, limiters)
                 await trio.sleep(_STAGGER_S if duration_of(each) else 0)
-        for each in alone:
-            await self._play(each)
-        # A busy machine makes steps late. What differs is played again with few others.
-        differing = [each for each in playable if self.played[each.name].verdict == "differs"]
+        # Steps take time, on a busy machine much. What differs is played again with few others, and with other times.
         self._prepared.clear()
         again = trio.CapacityLimiter(_AGAIN_AT_ONCE)
-        async with trio.open_nursery() as nursery:
-            for each in differing:
-                if each not in alone:
-                    own: list[Turn] = [self._reserved.turn(each.name)] if _moves(each) else []
-                    nursery.start_soon(self._play_limited, each, [*own, again])
-        for each in differing:
-            if each in alone:
-                await self._play(each)
+        for punctual in (True, False):
+            async with trio.open_nursery() as nursery:
+                for each in self._differing(together):
+                    if duration_of(each) or not punctual:
+                        own: list[Turn] = [self._reserved.turn(each.name)] if _moves(each) else []
+                        nursery.start_soon(self._play_limited, each, [*own, again], punctual)
+        for each in alone:
+            await self._play(each)
+        for each in self._differing(alone):
+            await self._play(each)
+
+    def _differing(self, transcripts: Iterable[Transcript]) -> list[Transcript]:
+        return [each for each in transcripts if self.played[each.name].verdict == "differs"]
 
     async def _prepare(self, transcripts: Sequence[Transcript]) -> None:
         """Create the topics of transcripts all at once, because that takes time."""
@@ -378,20 +386,20 @@ class _Run:
             replicas |= dict(target.replicas_of(name, partitions) for name, partitions in each.topics.items())
         await self._cluster.create_topics(replicas)
 
-    async def _new_target(self, transcript: Transcript) -> KafkaTarget:
+    async def _new_target(self, transcript: Transcript, *, punctual: bool = False) -> KafkaTarget:
         base = f"{self._prefix}.{len(self.targets)}"
         control = self._control if _stops(transcript) else None
         nodes = await self._nodes(transcript)
-        target = KafkaTarget(self._cluster, transcript, base, nodes, self._reserved, control)
+        target = KafkaTarget(self._cluster, transcript, base, nodes, self._reserved, control, punctual=punctual)
         self.targets.append(target)
         return target
 
-    async def _play_limited(self, transcript: Transcript, limiters: Sequence[Turn]) -> None:
+    async def _play_limited(self, transcript: Transcript, limiters: Sequence[Turn], punctual: bool = False) -> None:
         if not limiters:
-            await self._play(transcript)
+            await self._play(transcript, punctual=punctual)
             return
         async with limiters[0]:
-            await self._play_limited(transcript, limiters[1:])
+            await self._play_limited(transcript, limiters[1:], punctual)
 
     async def _nodes(self, transcript: Transcript) -> list[int]:
         """Return the node ids of a transcript's brokers; other brokers follow."""
@@ -405,12 +413,13 @@ class _Run:
             first = nodes.index(partitions[0][0])
         return nodes[first:] + nodes[:first]
 
-    async def _play(self, transcript: Transcript) -> None:
+    async def _play(self, transcript: Transcript, *, punctual: bool = False) -> None:
         target = self._prepared.get(transcript.name)
+        control = self._control if _stops(transcript) else None
         start = trio.current_time()
         try:
             if target is None:
-                target = await self._new_target(transcript)
+                target = await self._new_target(transcript, punctual=punctual)
                 await self._cluster.create_topics(
                     dict(target.replicas_of(name, partitions) for name, partitions in transcript.topics.items())
                 )
@@ -427,6 +436,8 @@ class _Run:
         own = self._reserved.of(transcript.name)
         if own is not None:
             await self._cluster.restore_partition(OFFSETS_TOPIC, own)
+        if target is not None and control is not None:
+            await target.start_brokers()
         seconds = trio.current_time() - start
         self._add(Played(played.name, played.verdict, played.reasons, played.difference, seconds))
 
@@ -438,32 +449,29 @@ class _Run:
             if actual == expected:
                 continue
             lines = _differing(step, expected, actual)
-            reason = self._explain(transcript, step, lines)
-            if reason is None:
+            found = self._explain(transcript, step, lines)
+            if not found:
                 shown = next((wanted, got) for wanted, got in lines)
                 difference = Difference(step.place, *shown, tuple(target.log[-_SHOWN_REQUESTS:]))
                 return Played(transcript.name, "differs", tuple(explained), difference)
-            explained[reason] = None
+            explained |= dict.fromkeys(each.reason for each in found)
+            if any(each.ends for each in found):
+                break
         return Played(transcript.name, "explained" if explained else "same", tuple(explained))
 
-    def _explain(self, transcript: Transcript, step: Step, lines: Sequence[tuple[str, str]]) -> str | None:
-        """Return why lines differ; None if a line is not explained."""
-        reasons = []
+    def _explain(self, transcript: Transcript, step: Step, lines: Sequence[tuple[str, str]]) -> list[Explanation]:
+        """Return why lines differ; nothing if a line is not explained."""
+        found = []
         for _, actual in lines:
-            found = next(
-                (
-                    each
-                    for each in self._explanations
-                    if (each.transcript, each.step) == (transcript.name, step.command)
-                    and each.releases.first <= self.release <= each.releases.last
-                    and " ".join(actual.split()) in each.kafka
-                ),
-                None,
-            )
-            if found is None:
-                return None
-            reasons.append(found.reason)
-        return "; ".join(dict.fromkeys(reasons))
+            for each in self._explanations:
+                is_here = (each.transcript, each.step) == (transcript.name, step.command)
+                is_release = each.releases.first <= self.release <= each.releases.last
+                if is_here and is_release and " ".join(actual.split()) in each.kafka:
+                    found.append(each)
+                    break
+            else:
+                return []
+        return found
 
     def _add(self, played: Played) -> None:
         is_first = played.name not in self.played

@@ -157,6 +157,7 @@ class KafkaCluster:
         self._transport = StreamTransport("conform", nursery, security=TransportSecurity(security))
         self._idle: dict[Address, list[StreamConnection]] = {}
         self.nodes: dict[int, Address] = {}
+        self._up: list[int] = []
         self.settings: dict[str, str | None] = {}
         self.versions: Mapping[int, Versions] = {}
         self.features: Mapping[str, int] = {}
@@ -211,13 +212,13 @@ class KafkaCluster:
         Args:
             request: The request.
             kind: The type of the response.
-            node_id: The broker; the first one if None.
+            node_id: The broker; the first one that is up if None.
             version: Its version; the newest that the broker supports if None.
 
         Raises:
             BrokerUnreachable: The broker cannot be reached, or has closed the connection.
         """
-        address = self.nodes[node_id] if node_id is not None else next(iter(self.nodes.values()), self._bootstrap[0])
+        address = self.nodes[self._up[0] if node_id is None else node_id]
         return await self._ask_at(address, request, kind, version)
 
     async def _ask_at(self, address: Address, request: Message, kind: type[M], version: int | None) -> M:
@@ -266,6 +267,7 @@ class KafkaCluster:
         self._idle.setdefault(address, []).append(connection)
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         found = await self._ask_at(address, request, MetadataResponse, None)
+        self._up = sorted(each.node_id for each in found.brokers)
         self.nodes = {each.node_id: (each.host, each.port) for each in sorted(found.brokers, key=lambda b: b.node_id)}
         name = str(min(self.nodes))
         resource = DescribeConfigsResource(resource_type=_BROKER_RESOURCE, resource_name=name, configuration_keys=None)
@@ -313,7 +315,7 @@ class KafkaCluster:
         """Wait until all brokers know the leaders of topics, as many partitions as each has."""
         wanted = [MetadataRequestTopic(name=name) for name in partitions]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        for node_id in self.nodes:
+        for node_id in self._up:
             with trio.fail_after(ANSWER_S):
                 while True:
                     found = await self.ask(request, MetadataResponse, node_id)
@@ -335,7 +337,7 @@ class KafkaCluster:
     async def wait_until_gone(self, name: str) -> None:
         """Wait until no broker knows a topic."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        for node_id in self.nodes:
+        for node_id in self._up:
             with trio.fail_after(ANSWER_S):
                 while not (await self.ask(request, MetadataResponse, node_id)).topics[0].error_code:
                     await trio.sleep(0.02)
@@ -490,8 +492,38 @@ class KafkaCluster:
         """Let `internal` ask again: leaders have changed."""
         self._internal.clear()
 
+    async def wait_for_brokers(self, node_ids: Sequence[int]) -> None:
+        """Wait until these brokers, and no other ones, are up, and their coordinators answer."""
+        self._up = list(node_ids)
+        self.forget_leaders()
+        with trio.fail_after(2 * ANSWER_S):
+            for node_id in node_ids:
+                request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+                while True:
+                    try:
+                        found = await self.ask(request, MetadataResponse, node_id)
+                    except BrokerUnreachable:  # its listener is not open yet
+                        found = None
+                    if found is not None and {each.node_id for each in found.brokers} == set(node_ids):
+                        break
+                    await trio.sleep(0.1)
+            await self.warm_up()
+
+    async def elect_preferred(self) -> None:
+        """Make the first replica of each partition of internal topics its leader again, once it is in sync."""
+        with trio.fail_after(2 * ANSWER_S):
+            while True:
+                await self.ask(ElectLeadersRequest(topic_partitions=None), Message)
+                found = await self.topics([OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+                partitions = [each for topic in found.values() for each in topic.partitions]
+                if all(each.leader_id == each.replica_nodes[0] for each in partitions):
+                    break
+                await trio.sleep(0.1)
+        self.forget_leaders()
+        await self.warm_up()
+
     async def _all_know_leader(self, topic: str, partition: int, leader: int) -> bool:
-        for node_id in self.nodes:
+        for node_id in self._up:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
             found = await self.ask(request, MetadataResponse, node_id)
             leaders = {each.partition_index: each.leader_id for each in found.topics[0].partitions}

@@ -92,9 +92,9 @@ class KafkaTarget:
         transcript: The transcript.
         base: The start of the names of its topics, groups and transactional ids: letters, digits and dots.
         nodes: The node ids of its brokers, in the order of the transcript's.
-        partitions: The partitions of `__consumer_offsets` and of `__transaction_state` that its names belong to; None
-            for any partition whose leader is broker 1.
+        reserved: The partitions of `__consumer_offsets` for transcripts that move coordinators.
         control: Stops and starts brokers; None if they cannot be stopped.
+        punctual: Whether times count from the start of the transcript, even if steps have taken longer.
     """
 
     def __init__(
@@ -105,11 +105,13 @@ class KafkaTarget:
         nodes: Sequence[int],
         reserved: "Reserved",
         control: BrokerControl | None = None,
+        *,
+        punctual: bool = False,
     ) -> None:
         self._cluster, self._transcript, self._control = cluster, transcript, control
         self.names = Names(base, dict(enumerate(nodes, 1)), uses_empty_group=transcript.uses_empty_group)
         self._nodes = {node_id: _Node(node_id) for node_id in self.names.nodes}
-        self._reserved = reserved
+        self._reserved, self._punctual = reserved, punctual
         self._topic_ids: dict[str, bytes] = {}
         self._coordinators: dict[tuple[str, int], int] = {}
         self._activity = trio.Event()
@@ -172,7 +174,7 @@ class KafkaTarget:
         return found
 
     def _any_node(self) -> int:
-        return next(self.names.nodes[each.node_id] for each in self._nodes.values() if each.up)
+        return self.names.nodes[self._up()[0].node_id]
 
     async def _choose(self, name: str, key_type: int) -> None:
         """Choose the name of a group or a transactional id, so that broker 1 coordinates it."""
@@ -197,6 +199,8 @@ class KafkaTarget:
         for candidate in candidates:
             if found.get(candidate) == node:
                 self.names.add(name, key_type, candidate)
+                if key_type == 0 and partitions:
+                    self.names.offsets_partition = partition_for(candidate, len(partitions))
                 return
         raise FakebrokerError(f"none of {len(candidates)} names of {name} is coordinated by broker {node}")
 
@@ -264,13 +268,15 @@ class KafkaTarget:
         """Wait.
 
         The steps before have taken time. Timers that they have started end later by that, so the wait begins after
-        them. But a step in the millisecond before a deadline has to be in time for the first of these timers.
+        them, unless the target is `punctual`. A step in the millisecond before a deadline is always early.
         """
         if self._now_ms % 1000 != 999:
             self._anchor_s, self._anchor_ms = trio.current_time(), self._now_ms
         self._now_ms += by_ms
         if self._now_ms % 1000 == 999:
             target_s = self._start_s + (self._now_ms - _EARLY_MS) / 1000
+        elif self._punctual:
+            target_s = self._start_s + (self._now_ms + _MARGIN_MS) / 1000
         else:
             target_s = self._anchor_s + (self._now_ms - self._anchor_ms + _MARGIN_MS) / 1000
         await trio.sleep_until(max(target_s, trio.current_time()))
@@ -294,18 +300,34 @@ class KafkaTarget:
                 del self._topic_ids[event["name"]]
             case "stop_broker":
                 assert self._control is not None
-                self._nodes[event["node_id"]].up = False
-                await self._control.stop(self.names.nodes[event["node_id"]])
+                node = self._nodes[event["node_id"]]
+                node.up = False
+                await self._control.stop(self.names.nodes[node.node_id])
                 self._coordinators.clear()
+                await self._cluster.wait_for_brokers([self.names.nodes[each.node_id] for each in self._up()])
             case "start_broker":
-                assert self._control is not None
-                await self._control.start(self.names.nodes[event["node_id"]])
-                self._nodes[event["node_id"]].up = True
-                self._coordinators.clear()
+                await self._start(self._nodes[event["node_id"]])
             case command:
                 raise AssertionError(command)
         if "topic" in event["do"] or "partitions" in event["do"]:
             await trio.sleep(_AFTER_A_CHANGE_S)
+
+    async def start_brokers(self) -> None:
+        """Start the brokers that are still stopped, and let them lead as before."""
+        for node in self._nodes.values():
+            if not node.up:
+                await self._start(node)
+        await self._cluster.elect_preferred()
+
+    async def _start(self, node: _Node) -> None:
+        assert self._control is not None
+        await self._control.start(self.names.nodes[node.node_id])
+        node.up = True
+        self._coordinators.clear()
+        await self._cluster.wait_for_brokers([self.names.nodes[each.node_id] for each in self._up()])
+
+    def _up(self) -> list[_Node]:
+        return [each for each in self._nodes.values() if each.up]
 
     async def _move(self, topic: str, name: str, key_type: int, to: int) -> None:
         if self.names.is_missing(name, key_type):

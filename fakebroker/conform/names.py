@@ -9,7 +9,9 @@ right broker coordinates them.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.protocol.checksum import crc32c
+from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -41,10 +43,14 @@ class Names:
         base: The start of all its names in the cluster.
         nodes: Node ids in the cluster, by node id in the transcript.
         uses_empty_group: Whether the group "", which all transcripts share, is listed.
+
+    Attributes:
+        offsets_partition: The partition of `__consumer_offsets` with its groups, which is 0 in a transcript.
     """
 
     def __init__(self, base: str, nodes: dict[int, int], *, uses_empty_group: bool = False) -> None:
         self.base, self.nodes, self.uses_empty_group = base, nodes, uses_empty_group
+        self.offsets_partition = 0
         self._node_names = {real: name for name, real in nodes.items()}
         self._topics: dict[str, str] = {}
         self._groups: dict[str, str] = {}
@@ -115,6 +121,10 @@ class Names:
         _changed(message, collect)
         return list(found)
 
+    def _swapped(self, partition: int) -> int:
+        """Exchange partition 0 of `__consumer_offsets`, the only one of most transcripts, and that of its groups here."""
+        return {0: self.offsets_partition, self.offsets_partition: 0}.get(partition, partition)
+
     def _producer_id(self, number: int) -> int:
         if number < 0:
             return number
@@ -135,8 +145,12 @@ class Names:
                 return _each(self.group, value)
             if name in _TRANSACTIONAL_IDS:
                 return _each(self.transactional_id, value)
+            if name == "v3_and_below_producer_id" and getattr(struct, "transactions", None):
+                return value  # a version that does not have this field
             if name in _PRODUCER_IDS:
                 return _each(self._producer_id, value)
+            if name == "partitions" and getattr(struct, "name", None) == OFFSETS_TOPIC:
+                return _each(self._swapped, value)
             if name in ("key", "coordinator_keys"):
                 return _each(kind, value)
             if name == "subscribed_topic_regex" and value:
@@ -174,6 +188,18 @@ class Names:
                 listed = message.transaction_states
                 own_ids = [each for each in listed if each.transactional_id in self._transactional_id_names]
                 message = replaced(message, transaction_states=own_ids)
+            case AddPartitionsToTxnResponse():
+                for topic in message.results_by_topic_v3_and_below:
+                    if topic.name == OFFSETS_TOPIC:
+                        rows = [
+                            replaced(each, partition_index=self._swapped(each.partition_index))
+                            for each in topic.results_by_partition
+                        ]
+                        changed = [
+                            replaced(each, results_by_partition=rows) if each is topic else each
+                            for each in message.results_by_topic_v3_and_below
+                        ]
+                        message = replaced(message, results_by_topic_v3_and_below=changed)
 
         def change(struct: Struct, name: str, value: Any) -> Any:
             if _is_topic(struct, name):
@@ -184,6 +210,8 @@ class Names:
                 return _each(lambda real: self._transactional_id_names.get(real, real), value)
             if name in _PRODUCER_IDS:
                 return _each(self.producer_number, value)
+            if name == "partitions" and getattr(struct, "topic", None) == OFFSETS_TOPIC:
+                return _each(self._swapped, value)
             if name == "node_id" and isinstance(struct, Coordinator | FindCoordinatorResponse):
                 return self._node_names.get(value, value)
             if name == "subscribed_topic_regex" and value:

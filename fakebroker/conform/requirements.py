@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from fakebroker.conform.members import NEWEST
 from fakebroker.conform.transcript import COMPARED, Step, Transcript, duration_ms, expand_step
@@ -76,6 +77,7 @@ _ONLY_FAKE = {
     "zombie": "a coordinator that goes on after its successor was elected",
     "stale": "brokers that do not know of an election yet",
 }
+_SHORTEST_GAP_MS = 400
 _COMMANDS = {"create_topic", "create_partitions", "stop_broker"}
 
 
@@ -111,6 +113,8 @@ def needs(transcript: Transcript, facts: Facts) -> list[str]:
         found |= dict.fromkeys(_needs_of_step(step, facts))
     if facts.brokers < transcript.brokers:
         found[f"needs {transcript.brokers} brokers"] = None
+    if _is_too_precise(transcript):
+        found["needs a clock that stands still during a step"] = None
     duration_s = duration_of(transcript)
     if duration_s > facts.longest_s:
         found[f"takes {_duration(duration_s)}"] = None
@@ -146,6 +150,8 @@ def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
             if step.verb != "move":
                 if not facts.stops_brokers:
                     yield "needs brokers that stop"
+                if "no_election" in options and options["broker"] == 1:
+                    yield "needs partitions without a coordinator"
             elif options["to"] is None:
                 yield "needs partitions without a coordinator"
             elif not facts.changes_cluster:
@@ -160,8 +166,13 @@ def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
             yield "needs records that a client writes to internal topics"
         case "do" if step.words[0] not in _COMMANDS:
             yield f"needs fakebroker: {step.words[0]}"
-        case "do" if step.words[0] == "stop_broker" and not facts.stops_brokers:
-            yield "needs brokers that stop"
+        case "do" if step.words[0] == "stop_broker":
+            if not facts.stops_brokers:
+                yield "needs brokers that stop"
+            if "load_ms" in options:
+                yield f"needs {_ONLY_FAKE['load']}"
+            if "lose_tail" in options:
+                yield f"needs {_ONLY_FAKE['lose_tail']}"
         case verb if verb in _APIS:
             api = API_BY_NAME[_APIS[verb]]
             version = NEWEST[verb] if step.version is None else step.version
@@ -170,6 +181,13 @@ def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
                 yield f"needs {api.name}"
             elif version not in theirs:
                 yield f"needs {api.name} {version}"
+
+
+def _is_too_precise(transcript: Transcript) -> bool:
+    """Return whether times of a transcript are closer to each other than steps of real clusters take."""
+    times = [0, *(duration_ms(step.words[0][1:]) for step in transcript.steps if step.verb == "at")]
+    gaps = [after - before for before, after in pairwise(times) if before % 1000 != 999]
+    return any(0 < gap < _SHORTEST_GAP_MS for gap in gaps)
 
 
 def duration_of(transcript: Transcript) -> float:

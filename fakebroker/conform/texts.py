@@ -459,11 +459,12 @@ def _described_text(response: Message) -> str:
 def _added_text(response: AddPartitionsToTxnResponse) -> str:
     rows = [*response.results_by_topic_v3_and_below]
     rows += [topic for each in response.results_by_transaction for topic in each.topic_results]
-    return ", ".join(
+    texts = [
         f"{topic.name}-{each.partition_index} {error_text(each.partition_error_code)}"
         for topic in rows
         for each in topic.results_by_partition
-    ) or error_text(response.error_code)
+    ]
+    return ", ".join(sorted(texts)) or error_text(response.error_code)
 
 
 def _produced_text(topic: str, row: PartitionProduceResponse) -> str:
@@ -505,7 +506,7 @@ def _producer_text(producer: ProducerState) -> str:
 def _transaction_text(found: DescribedTransaction) -> str:
     if found.error_code:
         return error_text(found.error_code)
-    places = [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions]
+    places = sorted(f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions)
     return " ".join(
         [found.transaction_state, f"producer {found.producer_id}", f"epoch {found.producer_epoch}", *places]
     )

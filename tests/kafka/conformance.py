@@ -28,6 +28,9 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": 6,
     # Tests stop brokers, and decide themselves which one leads.
     "auto.leader.rebalance.enable": "false",
+    # The controller notices sooner that a broker was killed.
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
 }
 _BROKERS = 3
 _LONGEST_S = 320
@@ -45,7 +48,7 @@ class Control:
         return self._kafka.brokers[node_id]
 
     async def stop(self, node_id: int) -> None:
-        await trio.to_thread.run_sync(self._broker(node_id).stop)
+        await trio.to_thread.run_sync(self._broker(node_id).kill)
 
     async def start(self, node_id: int) -> None:
         self._broker(node_id).start()
