@@ -134,7 +134,7 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         01                       # regular expression: ""
         00 00 01 00              # rebalance timeout
         00                       # assignor: null
-        00                       # tags: the classic member is null
+        01 00 01 00              # one tag: 0, 1 byte, null (as a running Kafka writes it)
         """,
     ),
     (AssignmentEpochRecord("g", 5), "00 06 00 01 67", "00 00 00 00 00 05 00"),

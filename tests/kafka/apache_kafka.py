@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.wire_client import WireClient
 
 RELEASES = {"4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.2", "4.3": "4.3.1", "4.4": "4.4.0"}
 """The newest patch of each release."""
@@ -101,12 +103,12 @@ class KafkaBroker:
 
     Attributes:
         node_id: Its node id, from 1.
-        port: The port of its clients' listener, on 127.0.0.1.
+        host, port: The address of its listener for clients.
         pid: The process id of Java; None while it is stopped.
     """
 
     def __init__(self, node_id: int, port: int, folder: Path, class_path: str) -> None:
-        self.node_id, self.port = node_id, port
+        self.node_id, self.host, self.port = node_id, "127.0.0.1", port
         self.pid: int | None = None
         self._folder, self._class_path = folder, class_path
         self._process: subprocess.Popen[bytes] | None = None
@@ -275,21 +277,23 @@ class ApacheKafka:
                 raise KafkaError(f"Apache Kafka {self.release} could not format its data directory:\n{output}")
 
     def wait_until_ready(self, node_ids: Iterable[int] = ()) -> None:
-        """Wait until brokers accept clients' connections; by default all brokers."""
+        """Wait until brokers answer clients, and know each other; by default all brokers."""
         deadline = time.monotonic() + _READY_S
         for node_id in node_ids or self.brokers:
             broker = self.brokers[node_id]
-            while not _accepts(broker.port):
+            while not self._is_ready(broker):
                 if not broker.is_running():
                     raise KafkaError(f"broker {node_id} of Apache Kafka {self.release} has ended:\n{broker.output()}")
                 if time.monotonic() > deadline:
                     raise KafkaError(f"broker {node_id} is not ready after {_READY_S} s:\n{broker.output()}")
                 time.sleep(0.05)
 
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+    def _is_ready(self, broker: KafkaBroker) -> bool:
+        """Return whether a broker answers, and knows all brokers that run."""
+        try:
+            with WireClient(broker) as client:
+                request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+                known = client.ask(request, MetadataResponse).brokers
+        except OSError:
+            return False
+        return {each.node_id for each in known} == {each.node_id for each in self.brokers.values() if each.is_running()}

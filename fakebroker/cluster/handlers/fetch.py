@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 _READ_COMMITTED = 1
+_INDEX_INTERVAL_BYTES = 4_096  # index.interval.bytes
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
 _FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
@@ -138,6 +139,8 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         budget_bytes = max(0, budget_bytes - len(data.records or b""))
         if data.error_code or data.preferred_read_replica != -1:
             reading.missing_bytes = 0
+        elif _is_committed(call) and requested.fetch_offset > partition.log.last_stable_offset:
+            reading.missing_bytes = 0  # Kafka takes that for a truncated log, and does not wait (DelayedFetch).
         elif len(stored) < reading.missing_bytes:
             end_offset = _end_offset(call, partition)
             reading.missing_bytes -= _available_bytes(end_offset, requested, stored, limit_bytes)
@@ -201,10 +204,19 @@ def _is_committed(call: Call) -> bool:
 
 
 def _aborted(log: PartitionLog, offset: int, records: bytes) -> list[AbortedTransaction]:
-    """Return the aborted transactions whose records may be among those returned."""
+    """Return the aborted transactions whose records may be among those returned.
+
+    As in Kafka, they may begin after these records: up to the next entry of the index, which has one for each 4 KiB
+    (`LogSegment.fetchUpperBoundOffset`).
+    """
     if not records or not log.producers.has_aborted:
         return []
-    end_offset = split_batches(records)[-1].last_offset + 1
+    end_offset, size_bytes = log.log_end_offset, 0
+    for batch in log.batches_from(split_batches(records)[-1].last_offset + 1):
+        if size_bytes > _INDEX_INTERVAL_BYTES:
+            end_offset = batch.base_offset
+            break
+        size_bytes += batch.size_bytes
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in log.producers.aborted_in(offset, end_offset)

@@ -335,7 +335,8 @@ def _append(
     try:
         repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, verification)
     except RefusedBatchError as error:
-        return _refused(index, error.error_code, str(error))
+        # Kafka explains only refused records and verifications.
+        return _refused(index, error.error_code)
     if repeated is not None:
         # For a duplicate, Kafka returns the timestamp of the stored batch as its log append time.
         return PartitionProduceResponse(
@@ -363,9 +364,12 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
 
 def _refused_batch(call: Call, partition: Partition, error: InvalidBatchError) -> PartitionProduceResponse:
     is_older = error.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
-    response = _refused(partition.index, ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code, str(error))
-    if isinstance(error, RefusedRecordsError):
+    code = ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code
+    response = _refused(partition.index, code)
+    if code is not ErrorCode.CORRUPT_MESSAGE:  # Kafka does not ask the log about corrupt batches.
         response.log_start_offset = partition.log.log_start_offset
+    if isinstance(error, RefusedRecordsError):
+        response.error_message = str(error)
         response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=fault)
             for index, fault in error.faults
