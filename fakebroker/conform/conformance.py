@@ -7,7 +7,8 @@ import re
 import secrets
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -84,18 +85,18 @@ class Explanation:
             ConfigError: A key is missing or has another type.
         """
         expected = {"transcript": str, "step": str, "kafka": list, "reason": str, "releases": str}
-        if table.keys() - {"ends"} != expected.keys() or any(
-            not isinstance(table[key], kind) for key, kind in expected.items()
-        ):
-            raise ConfigError.of(place, table, f"{', '.join(expected)}")
+        if table.keys() - {"ends"} != expected.keys():
+            raise ConfigError.of(place, sorted(table), f"the keys {', '.join(expected)}, and perhaps ends")
+        for key, kind in expected.items():
+            if not isinstance(table[key], kind):
+                raise ConfigError.of(f"{place}: {key}", table[key], f"a {kind.__name__}")
         if not re.match(r"chance: .|KAFKA-\d+: .|scenarios/.", table["reason"]):
             raise ConfigError.of(f"{place}: reason", table["reason"], "'chance: ...', 'KAFKA-...: ...' or a document")
         first, _, last = table["releases"].partition("-")
         numbers = [Release(*map(int, each.split("."))) for each in (first, last or first)]
         lines = tuple(map(str, table["kafka"]))
-        return cls(
-            table["transcript"], table["step"], lines, table["reason"], ReleaseRange(*numbers), table.get("ends", False)
-        )
+        where = ReleaseRange(*numbers)
+        return cls(table["transcript"], table["step"], lines, table["reason"], where, table.get("ends", False))
 
 
 def explanations(where: Path | None = None) -> list[Explanation]:
@@ -443,8 +444,14 @@ class _Run:
 
     async def _compare(self, transcript: Transcript, target: KafkaTarget) -> Played:
         await target.begin()
+        async with aclosing(play(transcript, target, self.release)) as steps:
+            return await self._compare_steps(transcript, target, steps)
+
+    async def _compare_steps(
+        self, transcript: Transcript, target: KafkaTarget, steps: AsyncIterator[tuple[Step, Results]]
+    ) -> Played:
         explained: dict[str, None] = {}
-        async for step, actual in play(transcript, target, self.release):
+        async for step, actual in steps:
             expected = step.expected(self.release)
             if actual == expected:
                 continue

@@ -21,9 +21,6 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
 
-NEWEST_OF_CONSUMERS = {"consume": 1, "consumers": 1, "store-member": 12}
-"""The version of a request without `v...`."""
-
 _NULL = ["null"]
 """The option `topics=null`."""
 _TIMEOUT_MS = 60_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from fakebroker.conform.consumers import NEWEST_OF_CONSUMERS, TranscriptConsumer, describe, stored
-from fakebroker.conform.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
+from fakebroker.conform.consumers import TranscriptConsumer, describe, stored
+from fakebroker.conform.producers import PRODUCER_VERBS, TranscriptProducer
 from fakebroker.conform.transcript import Step, TranscriptError, expand_range
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
@@ -50,26 +50,6 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 )
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
-
-NEWEST = {
-    "join": 9,
-    "batch": 10,
-    "sync": 5,
-    "beat": 4,
-    "leave": 5,
-    "commit": 9,  # The newest with topic names.
-    "fetch": 9,  # The newest with topic names.
-    "find": 6,
-    "describe": 6,
-    "list": 5,
-    "delete": 2,
-    "uncommit": 0,
-    "txn-commit": 5,
-    "register": 0,
-    **NEWEST_OF_PRODUCERS,
-    **NEWEST_OF_CONSUMERS,
-}
-"""The version of a request without `v...`."""
 
 _AFTER = {
     ErrorCode.NONE: "beat",
@@ -234,7 +214,7 @@ class Members:
         assert step.actor is not None
         member = self.member(step.actor)
         member.update(step)
-        version = NEWEST[step.verb] if step.version is None else step.version
+        _, version = step.request
         return member, self._build(step, member, version), version
 
     def _build(self, step: Step, member: TranscriptMember, version: int) -> Message:
@@ -263,7 +243,7 @@ class Members:
                 return self._consume(step, member)
             case "txn-commit":
                 return self._commit_in_transaction(step, member, version)
-            case verb if verb in NEWEST_OF_PRODUCERS:
+            case verb if verb in PRODUCER_VERBS:
                 return member.producer.request(step, _unquoted(member.group_id), version)
             case "fetch":
                 return self._fetch(step, member, version)

@@ -122,7 +122,7 @@ class Names:
         return list(found)
 
     def _swapped(self, partition: int) -> int:
-        """Exchange partition 0 of `__consumer_offsets`, that of the groups in a transcript, and their partition here."""
+        """Exchange partition 0 of `__consumer_offsets`, where transcripts have their groups, and their partition here."""
         return {0: self.offsets_partition, self.offsets_partition: 0}.get(partition, partition)
 
     def _producer_id(self, number: int) -> int:

@@ -5,7 +5,7 @@ A target is a simulated cluster, a `FakeCluster` or any Kafka over TCP (`kafka_t
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -16,7 +16,7 @@ from fakebroker.conform.producers import (
     ADMIN_CLIENT_ID,
     AT_ANY_BROKER,
     AT_THE_LEADER,
-    NEWEST_OF_PRODUCERS,
+    PRODUCER_VERBS,
     first_partition,
     steps_to,
 )
@@ -157,7 +157,7 @@ async def results_of(transcript: Transcript, target: Target, release: Release = 
 
 async def play(
     transcript: Transcript, target: Target, release: Release = NEWEST
-) -> AsyncIterator[tuple[Step, Results]]:
+) -> AsyncGenerator[tuple[Step, Results]]:
     """Play a transcript, and yield each step with its results.
 
     Args:
@@ -356,7 +356,7 @@ class Player:
         if step.verb in AT_THE_LEADER:
             place = first_partition(step)
             node_id, fault = await target.leader_of(place), f"{place[0]}-{place[1]} has no leader"
-        elif step.verb in NEWEST_OF_PRODUCERS:
+        elif step.verb in PRODUCER_VERBS:
             key = member.producer.id_of(step) or ""
             node_id, fault = await target.transaction_coordinator_of(key), f"{key!r} has no coordinator"
         else:

@@ -46,24 +46,13 @@ from fakebroker.protocol.records import Record, RecordBatch, encode_batch
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
 
-NEWEST_OF_PRODUCERS = {
-    "init": 5,
-    "add": 3,  # The newest of clients.
-    "add-offsets": 4,
-    "write": 12,  # The newest with topic names.
-    "end": 5,
-    "read": 12,
-    "offset": 10,
-    "producers": 0,
-    "transactions": 2,
-    "transaction": 0,
-    "mark": 2,
-    "trim": 2,
-    "locate": 6,
-    "features": 4,
-    "store": 12,
-}
-"""The version of a request without `v...`."""
+PRODUCER_VERBS = frozenset(
+    (
+        *("init", "add", "add-offsets", "write", "end", "read", "offset", "producers", "transactions", "transaction"),
+        *("mark", "trim", "locate", "features", "store"),
+    )
+)
+"""The steps of producers, readers and admins of transactions."""
 
 AT_THE_LEADER = ("write", "read", "offset", "producers", "mark", "trim", "store", "store-member")
 """The requests that are sent to the leader of their first partition."""

@@ -4,46 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from fakebroker.conform.members import NEWEST
-from fakebroker.conform.transcript import COMPARED, Step, Transcript, duration_ms, expand_step
+from fakebroker.conform.transcript import COMPARED, REQUESTS, Step, Transcript, duration_ms, expand_step
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Versions
 
-_APIS = {
-    "join": "JoinGroup",
-    "sync": "SyncGroup",
-    "beat": "Heartbeat",
-    "leave": "LeaveGroup",
-    "commit": "OffsetCommit",
-    "fetch": "OffsetFetch",
-    "find": "FindCoordinator",
-    "describe": "DescribeGroups",
-    "list": "ListGroups",
-    "delete": "DeleteGroups",
-    "uncommit": "OffsetDelete",
-    "init": "InitProducerId",
-    "add": "AddPartitionsToTxn",
-    "add-offsets": "AddOffsetsToTxn",
-    "txn-commit": "TxnOffsetCommit",
-    "write": "Produce",
-    "end": "EndTxn",
-    "locate": "FindCoordinator",
-    "read": "Fetch",
-    "offset": "ListOffsets",
-    "producers": "DescribeProducers",
-    "transactions": "ListTransactions",
-    "transaction": "DescribeTransactions",
-    "mark": "WriteTxnMarkers",
-    "trim": "DeleteRecords",
-    "features": "ApiVersions",
-    "consume": "ConsumerGroupHeartbeat",
-    "consumers": "ConsumerGroupDescribe",
-}
-"""The APIs of the steps of members."""
-
-COORDINATION_APIS = {name: API_BY_NAME[name].key for name in _APIS.values()}
-"""The keys of these APIs by their names."""
+COORDINATION_APIS = {api: API_BY_NAME[api].key for api, _ in REQUESTS.values()}
+"""The keys of the APIs that transcripts use, by their names."""
 
 DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
@@ -173,9 +140,9 @@ def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
                 yield f"needs {_ONLY_FAKE['load']}"
             if "lose_tail" in options:
                 yield f"needs {_ONLY_FAKE['lose_tail']}"
-        case verb if verb in _APIS:
-            api = API_BY_NAME[_APIS[verb]]
-            version = NEWEST[verb] if step.version is None else step.version
+        case verb if verb in REQUESTS:
+            name, version = step.request
+            api = API_BY_NAME[name]
             theirs = facts.versions.get(api.key) if facts.versions else api.versions
             if theirs is None:
                 yield f"needs {api.name}"

@@ -50,7 +50,7 @@ class Step:
         verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
         words: Arguments without a name: partitions, assignments, members.
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
-        version: The version of the request; None for the version in `NEWEST` (members.py).
+        version: The version of the request; None for the version in `REQUESTS`.
         results: The expected results, by range of releases; None stands for all other releases.
     """
 
@@ -62,6 +62,12 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
     results: Mapping[ReleaseRange | None, Results] = field(default_factory=dict, compare=False)
+
+    @property
+    def request(self) -> tuple[str, int]:
+        """The API of the request, and its version."""
+        api, newest = REQUESTS[self.verb]
+        return api, newest if self.version is None else self.version
 
     def expected(self, release: Release = NEWEST) -> Results:
         """Return the expected results on a release. Releases newer than `NEWEST` have its results."""
@@ -101,10 +107,18 @@ class Transcript:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The releases that the results are for, oldest first. Only the newest release has proposals."""
+        """The releases that the results are for, oldest first: those that have the versions of all requests."""
         if self.as_version is not None:
             return (release(self.as_version),)
-        return (NEWEST,) if self.proposals else COMPARED
+        if self.proposals:  # Only the newest release has them.
+            return (NEWEST,)
+        requests = {step.request for step in self.steps if step.verb in REQUESTS}
+        # Versions of the 2010s are tested as well, although 4.0 has removed them; a broker of the tests still answers.
+        return tuple(
+            each
+            for each in COMPARED
+            if all(version <= RELEASES[each][api].last for api, version in requests if api in RELEASES[each])
+        )
 
     @property
     def uses_empty_group(self) -> bool:
@@ -251,6 +265,42 @@ MEMBER_VERBS |= {
     "consumers": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
     "store-member": _Grammar((*_IDENTITY, "epoch", "state"), (), _PARTITION, "a partition, news-0", needs=("state",)),
 }
+REQUESTS: Mapping[str, tuple[str, int]] = {
+    "join": ("JoinGroup", 9),
+    "batch": ("JoinGroup", 10),
+    "register": ("RewriteJoinGroup", 0),
+    "sync": ("SyncGroup", 5),
+    "beat": ("Heartbeat", 4),
+    "leave": ("LeaveGroup", 5),
+    "commit": ("OffsetCommit", 9),  # the newest with topic names
+    "fetch": ("OffsetFetch", 9),  # the newest with topic names
+    "find": ("FindCoordinator", 6),
+    "describe": ("DescribeGroups", 6),
+    "list": ("ListGroups", 5),
+    "delete": ("DeleteGroups", 2),
+    "uncommit": ("OffsetDelete", 0),
+    "txn-commit": ("TxnOffsetCommit", 5),
+    "init": ("InitProducerId", 5),
+    "add": ("AddPartitionsToTxn", 3),  # the newest of clients
+    "add-offsets": ("AddOffsetsToTxn", 4),
+    "write": ("Produce", 12),  # the newest with topic names
+    "store": ("Produce", 12),
+    "store-member": ("Produce", 12),
+    "end": ("EndTxn", 5),
+    "locate": ("FindCoordinator", 6),
+    "read": ("Fetch", 12),
+    "offset": ("ListOffsets", 10),
+    "producers": ("DescribeProducers", 0),
+    "transactions": ("ListTransactions", 2),
+    "transaction": ("DescribeTransactions", 0),
+    "mark": ("WriteTxnMarkers", 2),
+    "trim": ("DeleteRecords", 2),
+    "features": ("ApiVersions", 4),
+    "consume": ("ConsumerGroupHeartbeat", 1),
+    "consumers": ("ConsumerGroupDescribe", 1),
+}
+"""The API of each step of a member, and the version of a request without `v...`; `come` sends those of a client."""
+
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
     "group": _Grammar((), (), _GROUP, "a group's name"),
