@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.protocol.checksum import crc32c
-from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse, AddPartitionsToTxnTopicResult
 from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -122,7 +122,7 @@ class Names:
         return list(found)
 
     def _swapped(self, partition: int) -> int:
-        """Exchange partition 0 of `__consumer_offsets`, where transcripts have their groups, and their partition here."""
+        """Exchange partition 0 of `__consumer_offsets`, which transcripts use, and the partition of the groups."""
         return {0: self.offsets_partition, self.offsets_partition: 0}.get(partition, partition)
 
     def _producer_id(self, number: int) -> int:
@@ -189,17 +189,7 @@ class Names:
                 own_ids = [each for each in listed if each.transactional_id in self._transactional_id_names]
                 message = replaced(message, transaction_states=own_ids)
             case AddPartitionsToTxnResponse():
-                for topic in message.results_by_topic_v3_and_below:
-                    if topic.name == OFFSETS_TOPIC:
-                        rows = [
-                            replaced(each, partition_index=self._swapped(each.partition_index))
-                            for each in topic.results_by_partition
-                        ]
-                        changed = [
-                            replaced(each, results_by_partition=rows) if each is topic else each
-                            for each in message.results_by_topic_v3_and_below
-                        ]
-                        message = replaced(message, results_by_topic_v3_and_below=changed)
+                message = self._with_offsets_partition(message)
 
         def change(struct: Struct, name: str, value: Any) -> Any:
             if _is_topic(struct, name):
@@ -224,6 +214,31 @@ class Names:
             return value
 
         return _changed(message, change)
+
+    def _with_offsets_partition(self, message: AddPartitionsToTxnResponse) -> AddPartitionsToTxnResponse:
+        """Return the response with the partition of `__consumer_offsets` that the transcript has."""
+
+        def swapped(topics: list[AddPartitionsToTxnTopicResult]) -> list[AddPartitionsToTxnTopicResult]:
+            return [
+                replaced(
+                    topic,
+                    results_by_partition=[
+                        replaced(each, partition_index=self._swapped(each.partition_index))
+                        for each in topic.results_by_partition
+                    ],
+                )
+                if topic.name == OFFSETS_TOPIC
+                else topic
+                for topic in topics
+            ]
+
+        return replaced(
+            message,
+            results_by_topic_v3_and_below=swapped(message.results_by_topic_v3_and_below),
+            results_by_transaction=[
+                replaced(each, topic_results=swapped(each.topic_results)) for each in message.results_by_transaction
+            ],
+        )
 
     def topic_name(self, real: str) -> str:
         """Return the name of a topic in the transcript."""

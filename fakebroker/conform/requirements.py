@@ -9,7 +9,7 @@ from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Versions
 
-COORDINATION_APIS = {api: API_BY_NAME[api].key for api, _ in REQUESTS.values()}
+COORDINATION_APIS = {api: API_BY_NAME[api].key for api, _ in REQUESTS.values() if api in API_BY_NAME}
 """The keys of the APIs that transcripts use, by their names."""
 
 DEFAULTS: Mapping[str, str] = {

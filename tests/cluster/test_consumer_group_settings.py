@@ -8,7 +8,7 @@ from fakebroker.cluster.configs.changes import ResourceType
 from fakebroker.cluster.configs.group_configs import effective_group_configs, group_configs_error
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.features import Update
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -87,8 +87,7 @@ def test_previews_behave_as_the_new_coordinator() -> None:
 
 def test_assignors_of_releases() -> None:
     for release in (Release(3, 7), Release(4, 0), Release(4, 1), NEWEST):
-        expected = ASSIGNORS_OF_4_0_0 if release < (4, 1) else ASSIGNORS
-        assert Config().coordinator(release).consumer.assignors == expected
+        assert Config().coordinator(release).consumer.assignors == ASSIGNORS
 
 
 def test_described_defaults_of_releases() -> None:

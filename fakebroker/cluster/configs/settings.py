@@ -26,7 +26,7 @@ from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
 from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
@@ -272,9 +272,6 @@ _OLDER_DEFAULTS: tuple[tuple[Release, str, Value], ...] = (
 KIP_211, PREVIEW_OF_KIP_848, KIP_848 = Release(2, 1), Release(3, 7), Release(4, 0)
 """The first releases that keep the offsets of non-empty groups, have the new group coordinator, and always use it."""
 
-_KAFKA_18688 = Release(4, 1)
-"""The first release whose `uniform` moves no more partitions than needed; in 4.0, this is fixed in 4.0.1."""
-
 _GROUP_LIMITS = ("heartbeat.interval.ms", "session.timeout.ms")
 """The configs of consumer groups that have limits: `group.consumer.min.` and `group.consumer.max.`."""
 
@@ -439,10 +436,9 @@ class Config:
         config.consumer.compile_regex = compile_regex
         return config
 
-    def _assignors(self, release: Release) -> dict[str, Assignor]:
-        known = ASSIGNORS_OF_4_0_0 if release < _KAFKA_18688 else ASSIGNORS
+    def _assignors(self) -> dict[str, Assignor]:
         names = (_ASSIGNOR_CLASSES.get(item, item) for item in self.items("group.consumer.assignors"))
-        return {name: known[name] for name in names}
+        return {name: ASSIGNORS[name] for name in names}
 
     def of_release(self, release: Release) -> "Config":
         """Return these settings with the defaults of a release."""
@@ -465,13 +461,14 @@ class Config:
             offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
             offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
             consumer=ConsumerGroupConfig(
+                is_before_4_2=release < (4, 2),
                 is_enabled=has_consumer_protocol,
                 session_timeout_ms=self.number("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),
                 max_size=self.number("group.consumer.max.size"),
                 classic_max_size=self.number("group.max.size"),
                 migration_policy=MigrationPolicy(str(self.text("group.consumer.migration.policy")).lower()),
-                assignors=self._assignors(release),
+                assignors=self._assignors(),
                 regex_refresh_interval_ms=self.number("group.consumer.regex.refresh.interval.ms"),
             ),
         )

@@ -31,6 +31,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if cluster.acls is not None and (error := _error(cluster, call)):
         return ConsumerGroupHeartbeatResponse(error_code=error)
     request: ConsumerGroupHeartbeatRequest = call.request
+    if call.broker.release < _CHECKS_REQUESTS_FIRST and (error := call.broker.coordinator.error_for(request.group_id)):
+        return ConsumerGroupHeartbeatResponse(error_code=error)
     if is_bare(request) and (interval_ms := _extend_session(call, request, now_ms)) is not None:
         return ConsumerGroupHeartbeatResponse(
             error_code=_NONE,
@@ -44,6 +46,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
 
 
 _NONE = ErrorCode.NONE
+
+_CHECKS_REQUESTS_FIRST = Release(4, 1)
+"""Before, the coordinator of the group checks requests; other brokers reject all of them."""
 
 HIDES_TOPICS = Release(4, 0)
 """The first release that refuses consumers and admins that may not describe the topics of a group."""

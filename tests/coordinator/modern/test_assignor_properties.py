@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import (
     Assignment,
     GroupSpec,
@@ -13,6 +13,7 @@ from fakebroker.coordinator.group.modern.assignors.group_spec import (
     TopicId,
     uuid_order,
 )
+from tests.support.coordinator.assignors_of_4_0_0 import ASSIGNORS_OF_4_0_0
 from tests.support.soak import cases, soak
 
 T = TypeVar("T")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, GroupSpec, MemberSpec
+from tests.support.coordinator.assignors_of_4_0_0 import ASSIGNORS_OF_4_0_0
 
 Case = dict[str, Any]
 Recorded = dict[str, dict[str, list[int]]]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import (
     Assignment,
     GroupSpec,
@@ -32,7 +32,7 @@ def frozen(owned: Owned) -> Assignment:
 
 
 def test_uniform_is_the_default() -> None:
-    assert list(ASSIGNORS) == list(ASSIGNORS_OF_4_0_0) == ["uniform", "range"]
+    assert list(ASSIGNORS) == ["uniform", "range"]
 
 
 @pytest.mark.parametrize(

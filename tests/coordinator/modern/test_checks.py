@@ -105,7 +105,7 @@ EPOCHS: list[tuple[int, dict[str, set[int]] | None, str | None]] = [
     (2, {"news": set()}, SMALLER % 2),
     (2, None, SMALLER % 2),
     (1, {}, SMALLER % 1),
-    (0, {}, SMALLER % 0),
+    (0, {}, None),  # It joins again (KAFKA-19233).
     (4, {}, SMALLER.replace("smaller", "greater") % 4),
 ]
 
@@ -122,6 +122,14 @@ def test_member_epochs(epoch: int, owned: dict[str, set[int]] | None, message: s
     result = harness.send("a", epoch, owned)
     expected = ErrorCode.NONE if message is None else ErrorCode.FENCED_MEMBER_EPOCH
     assert (result.error, result.message) == (expected, message)
+
+
+def test_before_4_2_a_member_may_not_join_again() -> None:
+    harness = ConsumerGroupHarness(FakeTopics(orders=6), is_before_4_2=True)
+    harness.send("a")
+    harness.send("b")
+    harness.settle()
+    assert harness.send("a", 0, {}).error is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_a_member_in_its_first_epoch_may_join_again_because_the_response_may_be_lost() -> None:

@@ -49,8 +49,8 @@ REJECTED: list[tuple[str, dict[str, Any], ErrorCode]] = [
     ("member", {"protocols": ()}, INCONSISTENT),
     ("member", {"protocols": (("sticky", b""),)}, INCONSISTENT),
     ("member", {"protocols": (("range", b""),), "instance_id": "i"}, UNKNOWN),
-    ("member", {"protocols": (("range", b"\xff\xff"),)}, ErrorCode.UNKNOWN_SERVER_ERROR),
-    ("member", {"protocols": (("range", b"\0\3\0\0"),)}, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ("member", {"protocols": (("range", b"\xff\xff"),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ("member", {"protocols": (("range", b"\0\3\0\0"),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
 ]
 
 
@@ -354,7 +354,19 @@ def test_a_static_member_is_replaced_and_keeps_its_target() -> None:
     harness.fail_over()
 
 
-@subtest_for_each("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
+@subtest_for_each("policy", list(MigrationPolicy))
+def test_classic_members_join_consumer_groups_unless_the_policy_is_disabled(policy: MigrationPolicy) -> None:
+    harness = MixedGroupHarness(migration_policy=policy)
+    harness.send("a")
+    answer = harness.join("b")
+    assert answer is not None
+    assert (answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL) == (policy is MigrationPolicy.DISABLED)
+    before = MixedGroupHarness(migration_policy=policy, is_before_4_2=True)
+    before.send("a")
+    assert before.joined("b").generation_id == 2
+
+
+@subtest_for_each("policy", [MigrationPolicy.DOWNGRADE, MigrationPolicy.UPGRADE])
 def test_static_members_change_the_protocol_in_place(policy: MigrationPolicy) -> None:
     harness = MixedGroupHarness(migration_policy=policy)
     harness.send("a")

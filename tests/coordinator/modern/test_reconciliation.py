@@ -1,6 +1,7 @@
 """Partitions move from member to member: Kafka's example, timers, subscriptions, assignors, topics and failovers."""
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, GroupSpec
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
@@ -49,7 +50,7 @@ STEPS: list[Row] = [
     (UNREVOKED_PARTITIONS, 3, {0}, {2}, False, None, UNREVOKED_PARTITIONS, 3, {0}, {2}),
     (UNREVOKED_PARTITIONS, 3, {0}, {2}, False, {0, 2}, UNREVOKED_PARTITIONS, 3, {0}, {2}),
     (UNREVOKED_PARTITIONS, 3, {0}, {2}, False, {0}, STABLE, 5, {0, 1}, set()),
-    (UNREVOKED_PARTITIONS, 3, {0, 3}, {2}, False, {0, 3}, UNREVOKED_PARTITIONS, 4, {0}, {3}),
+    (UNREVOKED_PARTITIONS, 3, {0, 3}, {2}, False, {0, 3}, UNREVOKED_PARTITIONS, 3, {0}, {3}),
     (UNREVOKED_PARTITIONS, 5, {0, 3}, {2}, False, {0, 3}, UNREVOKED_PARTITIONS, 5, {0}, {3}),
     (UNREVOKED_PARTITIONS, 3, {0}, {1}, True, {0}, STABLE, 5, {0, 1}, set()),
     (UNREVOKED_PARTITIONS, 3, {0}, {2}, True, {0}, UNRELEASED_PARTITIONS, 5, {0}, set()),
@@ -108,6 +109,12 @@ def test_one_step_of_a_member(
     assert (after.state, after.member_epoch) == (state_after, epoch_after)
     assert (after.assigned, after.pending_revocation) == (sets(kept), sets(revoked))
     assert after.previous_epoch == (1 if after == before else epoch)
+
+
+def test_before_4_2_giving_up_partitions_raises_the_epoch() -> None:
+    before = member(UNREVOKED_PARTITIONS, 3, {0, 3}, {2})
+    after = replace(step({0, 1}, {0, 3}), raises_epoch=True).next_state(before)
+    assert (after.state, after.member_epoch) == (UNREVOKED_PARTITIONS, 4)
 
 
 def test_a_member_in_an_unknown_state_has_to_give_up_everything() -> None:

@@ -9,7 +9,7 @@ from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, S
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.modern import heartbeat
 from fakebroker.coordinator.group.modern.changes import UPGRADED
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import NO_NAMES, Context, Outcome
@@ -294,6 +294,7 @@ class ConsumerGroups:
             heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
             compile_regex=config.compile_regex,
             regex_refresh_interval_ms=config.regex_refresh_interval_ms,
+            is_before_4_2=config.is_before_4_2,
             now_ms=now_ms,
             controls=self._controls.get(group.group_id, _NOT_CONTROLLED),
         )
@@ -367,6 +368,8 @@ class ConsumerGroups:
     def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> Procedure[JoinResult]:
         """Handle a JoinGroup to a group with members. The group may become a classic group."""
         allowed = conversion.may_downgrade(self.config, len(group.members))
+        if self.config.migration_policy is MigrationPolicy.DISABLED and not self.config.is_before_4_2:
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KAFKA-20640, in 4.2.2
         try:
             join = classic_members.join(
                 group, request, self._context(group, now_ms), self._new_member_id, may_downgrade=allowed

@@ -60,7 +60,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         assignors: The assignors by name; the first one is the default.
         max_size: The most members that a group may have.
         heartbeat_interval_ms: The interval that responses have.
-        compile_regex, regex_refresh_interval_ms: See `ConsumerGroupConfig`.
+        compile_regex, regex_refresh_interval_ms, is_before_4_2: See `ConsumerGroupConfig`.
         now_ms: The time.
         controls: The manual settings of the group.
     """
@@ -71,6 +71,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int
     compile_regex: Callable[[str], Matcher]
     regex_refresh_interval_ms: int
+    is_before_4_2: bool
     now_ms: float
     controls: GroupControls
 
@@ -161,7 +162,7 @@ def heartbeat(
     member_id = request.member_id or new_id()
     records: list[ConsumerGroupRecord] = []
     if request.instance_id is None:
-        former = _dynamic_member(group, member_id, request)
+        former = _dynamic_member(group, member_id, request, context)
     else:
         former = _static_member(group, member_id, request.instance_id, request, records)
     step = begin(group, request, context, former, records)
@@ -224,13 +225,16 @@ def begin(
     return step
 
 
-def _dynamic_member(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
+def _dynamic_member(
+    group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeat, context: Context
+) -> ConsumerGroupMember:
     member = group.members.get(member_id)
     if member is None:
         if not request.is_joining:
             raise _unknown_member(group, member_id)
         member = ConsumerGroupMember(member_id=member_id)
-    _check_epoch(member, request)
+    if context.is_before_4_2 or not request.is_joining:  # A member may join again in any state (KAFKA-19233).
+        _check_epoch(member, request)
     return member
 
 
@@ -356,6 +360,8 @@ def _bump_group_epoch(step: Step) -> None:
     """
     group = step.group
     must_bump = group.group_epoch == 0 or step.names_changed or step.gets_resolved_regex
+    if step.regex_changed and not step.member.subscribed_topic_regex and not step.context.is_before_4_2:
+        must_bump = True  # KAFKA-19891
     if step.member.classic is not None:  # It has no regular expression: nothing is to be resolved first.
         must_bump = must_bump or step.regex_changed
     if not must_bump and group.metadata_version == step.context.topics.version:
@@ -470,6 +476,7 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
             subscription_changed=step.subscription_changed,
             owned=owned,
             epoch_of=group.partition_epoch,
+            raises_epoch=step.context.is_before_4_2,
         )
         after = step_to_target.next_state(member)
         is_moved = after != member

@@ -29,6 +29,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         subscription_changed: Whether this heartbeat changed the subscription.
         owned: The partitions that the member reports in this heartbeat, or None if it does not report them.
         epoch_of: Returns the epoch of a partition's owner, or `FREE`.
+        raises_epoch: Whether a member that has given up partitions, and has to give up others, gets the next epoch,
+            as before KAFKA-19974.
     """
 
     target: Partitions
@@ -37,6 +39,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     subscription_changed: bool
     owned: Partitions | None
     epoch_of: Callable[[bytes, int], int]
+    raises_epoch: bool = False
 
     def next_state(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
         """Return the member after this heartbeat; the member itself if nothing changes.
@@ -52,7 +55,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
             if self._still_owns(member.pending_revocation):
                 return self._without_unsubscribed(member) if self.subscription_changed else member
             # If the subscription changed before there was a new target, the epoch must not pass that of the target.
-            return self._advance(member, min(member.member_epoch + 1, self.target_epoch))
+            next_epoch = min(member.member_epoch + 1, self.target_epoch)
+            return self._advance(member, next_epoch if self.raises_epoch else member.member_epoch)
         if member.state is UNRELEASED_PARTITIONS:
             return self._advance(member, member.member_epoch)
         assert member.state is UNKNOWN

@@ -80,7 +80,7 @@ def join(
     records: list[ConsumerGroupRecord] = []
     replaced = None if request.instance_id is None else group.static_member(request.instance_id)
     former = _former(group, request, member_id, records)
-    report = _report(group.group_id, request, member_id, context.topics)
+    report = _report(group.group_id, request, member_id, context)
     step = heartbeat.begin(group, report, context, former, records)
     if not may_downgrade or not _is_last_consumer(group, replaced):
         outcome = heartbeat.reconcile(step, *heartbeat.update_target(step))
@@ -113,16 +113,17 @@ def _former(
     return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
 
 
-def _report(group_id: str, request: JoinGroup, member_id: str, topics: TopicImage) -> ConsumerGroupHeartbeat:
+def _report(group_id: str, request: JoinGroup, member_id: str, context: Context) -> ConsumerGroupHeartbeat:
     """Return the heartbeat that says the same as a JoinGroup. Any protocol has the subscription; Kafka takes the first.
 
     Raises:
-        HeartbeatError: UNKNOWN_SERVER_ERROR: the subscription is malformed.
+        HeartbeatError: INCONSISTENT_GROUP_PROTOCOL: the subscription is malformed; UNKNOWN_SERVER_ERROR before 4.2.
     """
     try:
         subscription = parse_subscription(request.protocols[0][1])
-    except MalformedProtocolError:
-        raise HeartbeatError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    except MalformedProtocolError:  # KAFKA-20662, in 4.2.2
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if context.is_before_4_2 else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        raise HeartbeatError(error) from None
     return ConsumerGroupHeartbeat(
         group_id=group_id,
         member_id=member_id,
@@ -134,7 +135,7 @@ def _report(group_id: str, request: JoinGroup, member_id: str, topics: TopicImag
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         subscribed_topic_names=subscription.topics,
         subscribed_topic_regex="",
-        owned=with_topic_ids(subscription.owned, topics),
+        owned=with_topic_ids(subscription.owned, context.topics),
         classic=ClassicMemberMetadata(request.session_timeout_ms, request.protocols),
     )
 
