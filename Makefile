@@ -14,9 +14,11 @@ SECONDS ?= 60
 # How many seconds the endurance run of `make soak` takes.
 ENDURANCE ?= 1800
 TARGETS ?=
+# The only release that `make conformance` compares, with the transcripts that take half a minute or less.
+CHECK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak fuzz rewrite mutate bench bench-control bench-replay class-archive serve clean
+.PHONY: help demo test check lint conformance soak fuzz rewrite mutate bench bench-control bench-replay class-archive serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -43,6 +45,9 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 	$(BIN)/python -m tests.transcripts.rewrite
 	$(BIN)/python -m tests.lab.rewrite
 	$(BIN)/python -m tests.documents.generated
+
+conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka (40 minutes; needs Java 17 and Maven), or with CHECK=4.2 in one minute
+	$(BIN)/python -m tests.kafka.conformance $(if $(CHECK),--check $(CHECK))
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
