@@ -33,6 +33,9 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.consumer_protocol import encode_assignment
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from fakebroker.protocol.messages.end_txn import EndTxnRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
@@ -43,6 +46,7 @@ ANSWERED_WITHIN_S = 8.0
 """How long an expected answer is waited for."""
 REPEATED_FOR_S = 4.0
 """How long a request that only reads is repeated."""
+_MARKERS_S = 2.0
 _AFTER_A_MOVE_S = 0.15
 _AFTER_A_CHANGE_S = 0.4
 """After this time the coordinators of groups know of new and deleted topics, too."""
@@ -119,6 +123,7 @@ class KafkaTarget:
         self._start_s = self._anchor_s = 0.0
         self._now_ms = self._anchor_ms = 0
         self._created: dict[str, int] = {}
+        self._ending: str | None = None
         self.log: list[str] = []
 
     def replicas_of(self, name: str, partitions: int) -> tuple[str, list[list[int]]]:
@@ -230,6 +235,8 @@ class KafkaTarget:
         started = await self._cluster.start(address, real, version, client_id, lambda: self._activity.set())
         sent = _Sent(self.names, started, self._note)
         self._note(f"{client_id} to broker {node_id}: {request!r} (version {version})")
+        if isinstance(real, EndTxnRequest | InitProducerIdRequest) and real.transactional_id:
+            self._ending = real.transactional_id
         return sent
 
     def _note(self, text: str) -> None:
@@ -246,6 +253,21 @@ class KafkaTarget:
         with trio.move_on_after(PARKED_AFTER_S):
             while ended() < len(requests):
                 await self._next_activity()
+        if self._ending is not None:
+            with trio.move_on_after(_MARKERS_S):
+                await self._until_ended(self._ending)
+            self._ending = None
+
+    async def _until_ended(self, transactional_id: str) -> None:
+        """Wait until the markers of a transaction are written, which happens after the response."""
+        node_id = (await self._cluster.find([transactional_id], 1, node_id=self._any_node()))[transactional_id]
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        # While a broker is stopped, markers for its partitions are not written.
+        while node_id != NO_LEADER and len(self._up()) == len(self._nodes):
+            described: Any = await self._cluster.ask(request, Message, node_id)
+            if not described.transaction_states[0].transaction_state.startswith("Prepare"):
+                return
+            await trio.sleep(0.02)
 
     async def _next_activity(self) -> None:
         await self._activity.wait()

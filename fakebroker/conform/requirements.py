@@ -77,7 +77,7 @@ def needs(transcript: Transcript, facts: Facts) -> list[str]:
     if transcript.as_version is not None and facts.release not in transcript.releases:
         found[f"for {transcript.as_version} only"] = None
     for step in transcript.steps:
-        found |= dict.fromkeys(_needs_of_step(step, facts))
+        found |= dict.fromkeys(_needs_of_step(transcript, step, facts))
     if facts.brokers < transcript.brokers:
         found[f"needs {transcript.brokers} brokers"] = None
     if _is_too_precise(transcript):
@@ -105,7 +105,7 @@ def playable_somewhere(transcripts: Iterable[Transcript], longest_s: float) -> l
     return [each for each in transcripts if not needs(each, large)]
 
 
-def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
+def _needs_of_step(transcript: Transcript, step: Step, facts: Facts) -> Iterable[str]:
     options = step.options
     match step.verb:
         case "move" | "stop" | "start":
@@ -117,6 +117,8 @@ def _needs_of_step(step: Step, facts: Facts) -> Iterable[str]:
             if step.verb != "move":
                 if not facts.stops_brokers:
                     yield "needs brokers that stop"
+                if step.verb == "stop" and facts.brokers > transcript.brokers and "no_election" not in options:
+                    yield f"needs {transcript.brokers} brokers and no other one"
                 if "no_election" in options and options["broker"] == 1:
                     yield "needs partitions without a coordinator"
             elif options["to"] is None:

@@ -461,7 +461,7 @@ class Config:
             offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
             offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
             consumer=ConsumerGroupConfig(
-                is_before_4_2=release < (4, 2),
+                release=release,
                 is_enabled=has_consumer_protocol,
                 session_timeout_ms=self.number("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),

@@ -125,7 +125,7 @@ def test_member_epochs(epoch: int, owned: dict[str, set[int]] | None, message: s
 
 
 def test_before_4_2_a_member_may_not_join_again() -> None:
-    harness = ConsumerGroupHarness(FakeTopics(orders=6), is_before_4_2=True)
+    harness = ConsumerGroupHarness(FakeTopics(orders=6), release=(4, 1))
     harness.send("a")
     harness.send("b")
     harness.settle()

@@ -361,7 +361,7 @@ def test_classic_members_join_consumer_groups_unless_the_policy_is_disabled(poli
     answer = harness.join("b")
     assert answer is not None
     assert (answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL) == (policy is MigrationPolicy.DISABLED)
-    before = MixedGroupHarness(migration_policy=policy, is_before_4_2=True)
+    before = MixedGroupHarness(migration_policy=policy, release=(4, 1))
     before.send("a")
     assert before.joined("b").generation_id == 2
 

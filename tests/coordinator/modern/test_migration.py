@@ -352,7 +352,7 @@ def test_members_that_do_not_rejoin_are_removed_by_the_downgraded_group() -> Non
         ({}, True),
         ({"migration_policy": MigrationPolicy.DOWNGRADE}, True),
         ({"migration_policy": MigrationPolicy.UPGRADE}, False),
-        ({"migration_policy": MigrationPolicy.DISABLED, "is_before_4_2": True}, False),
+        ({"migration_policy": MigrationPolicy.DISABLED, "release": (4, 1)}, False),
         ({"group_max_size": 2}, True),
         ({"group_max_size": 1}, False),
     ],

@@ -45,7 +45,7 @@ class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
     """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
 
     Attributes:
-        is_before_4_2: Whether the coordinator is that of Kafka 4.1 or older (KAFKA-19233, KAFKA-19974, KAFKA-19891).
+        release: The release of Kafka whose behavior the coordinator has, such as (4, 2).
         is_enabled: Whether the setting `group.coordinator.rebalance.protocols` has the consumer protocol.
         classic_max_size: The most members that a classic group may have (`group.max.size`).
         migration_policy: Which groups become groups of the other kind while they have members.
@@ -57,7 +57,7 @@ class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
             InvalidRegexError.
     """
 
-    is_before_4_2: bool = False
+    release: tuple[int, ...] = (4, 2)
     is_enabled: bool = True
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

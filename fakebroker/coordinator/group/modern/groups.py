@@ -294,7 +294,7 @@ class ConsumerGroups:
             heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
             compile_regex=config.compile_regex,
             regex_refresh_interval_ms=config.regex_refresh_interval_ms,
-            is_before_4_2=config.is_before_4_2,
+            release=config.release,
             now_ms=now_ms,
             controls=self._controls.get(group.group_id, _NOT_CONTROLLED),
         )
@@ -368,7 +368,7 @@ class ConsumerGroups:
     def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> Procedure[JoinResult]:
         """Handle a JoinGroup to a group with members. The group may become a classic group."""
         allowed = conversion.may_downgrade(self.config, len(group.members))
-        if self.config.migration_policy is MigrationPolicy.DISABLED and not self.config.is_before_4_2:
+        if self.config.migration_policy is MigrationPolicy.DISABLED and self.config.release >= (4, 2):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KAFKA-20640, in 4.2.2
         try:
             join = classic_members.join(

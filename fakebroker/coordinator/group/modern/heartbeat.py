@@ -60,7 +60,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         assignors: The assignors by name; the first one is the default.
         max_size: The most members that a group may have.
         heartbeat_interval_ms: The interval that responses have.
-        compile_regex, regex_refresh_interval_ms, is_before_4_2: See `ConsumerGroupConfig`.
+        compile_regex, regex_refresh_interval_ms, release: See `ConsumerGroupConfig`.
         now_ms: The time.
         controls: The manual settings of the group.
     """
@@ -71,7 +71,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int
     compile_regex: Callable[[str], Matcher]
     regex_refresh_interval_ms: int
-    is_before_4_2: bool
+    release: tuple[int, ...]
     now_ms: float
     controls: GroupControls
 
@@ -233,7 +233,7 @@ def _dynamic_member(
         if not request.is_joining:
             raise _unknown_member(group, member_id)
         member = ConsumerGroupMember(member_id=member_id)
-    if context.is_before_4_2 or not request.is_joining:  # A member may join again in any state (KAFKA-19233).
+    if context.release < (4, 2) or not request.is_joining:  # A member may join again in any state (KAFKA-19233).
         _check_epoch(member, request)
     return member
 
@@ -360,7 +360,7 @@ def _bump_group_epoch(step: Step) -> None:
     """
     group = step.group
     must_bump = group.group_epoch == 0 or step.names_changed or step.gets_resolved_regex
-    if step.regex_changed and not step.member.subscribed_topic_regex and not step.context.is_before_4_2:
+    if step.regex_changed and not step.member.subscribed_topic_regex and step.context.release >= (4, 1):
         must_bump = True  # KAFKA-19891
     if step.member.classic is not None:  # It has no regular expression: nothing is to be resolved first.
         must_bump = must_bump or step.regex_changed
@@ -473,10 +473,11 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
             target=target,
             target_epoch=target_epoch,
             subscribed_topic_ids=frozenset(topic.topic_id for topic in found if topic is not None),
-            subscription_changed=step.subscription_changed,
+            # Before KAFKA-19431, a member keeps topics that it has dropped until the next target.
+            subscription_changed=step.subscription_changed and step.context.release >= (4, 1),
             owned=owned,
             epoch_of=group.partition_epoch,
-            raises_epoch=step.context.is_before_4_2,
+            raises_epoch=step.context.release < (4, 2),
         )
         after = step_to_target.next_state(member)
         is_moved = after != member

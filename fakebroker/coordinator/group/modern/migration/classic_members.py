@@ -122,7 +122,8 @@ def _report(group_id: str, request: JoinGroup, member_id: str, context: Context)
     try:
         subscription = parse_subscription(request.protocols[0][1])
     except MalformedProtocolError:  # KAFKA-20662, in 4.2.2
-        error = ErrorCode.UNKNOWN_SERVER_ERROR if context.is_before_4_2 else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        is_older = context.release < (4, 2)
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if is_older else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         raise HeartbeatError(error) from None
     return ConsumerGroupHeartbeat(
         group_id=group_id,
