@@ -23,24 +23,28 @@ _DIFFERS, _NOT_COMPARED = 3, 4
     "--client-config",
     metavar="FILE",
     type=PATH,
-    help="Security settings of clients, as for Kafka's tools (--command-config).",
+    help="File with the security settings of clients, in the format of Kafka's tools (--command-config).",
 )
 @click.option(
     "--release",
-    metavar="4.2",
-    help="Compare with the results of this release; by default, the newest one whose APIs the cluster has.",
+    metavar="RELEASE",
+    help="Expect the answers of this release of Kafka. Default: the newest one whose request versions the cluster has.",
 )
 @click.option(
     "--only", metavar="PATTERN", multiple=True, help="Play only transcripts such as 'failover-*'; repeatable."
 )
-@click.option("--change-cluster", is_flag=True, help="Also move partitions of __consumer_offsets, and move them back.")
+@click.option(
+    "--change-cluster",
+    is_flag=True,
+    help="Also play transcripts that move partitions of __consumer_offsets; they are moved back.",
+)
 @click.option(
     "--up-to",
     metavar="SECONDS",
     type=click.IntRange(min=0),
     default=75,
     show_default=True,
-    help="Play transcripts whose times are up to this long; they are played at the same time.",
+    help="Play transcripts that take up to this long.",
 )
 @click.option("--all", "shows_all", is_flag=True, help="Print a line for each transcript.")
 @click.option("--junit", metavar="FILE", type=PATH, help="Also write the results as JUnit's XML.")
@@ -49,7 +53,7 @@ _DIFFERS, _NOT_COMPARED = 3, 4
 @click.option(
     "--print-config",
     is_flag=True,
-    help="Print settings with which most transcripts are playable, as lines for server.properties, and exit.",
+    help="Print settings for server.properties, in sections for different transcripts, and exit.",
 )
 def conform(
     bootstrap: str | None,
@@ -64,11 +68,14 @@ def conform(
     lists: bool,
     print_config: bool,
 ) -> int:
-    """Play transcripts against any Kafka cluster, and say what it returns differently.
+    """Compare a Kafka-compatible cluster with Apache Kafka.
 
-    Makes only topics, groups and transactional ids of its own, whose names begin with "conform", and removes them.
-    Transactional ids expire. The exit status is 3 if something differs, and 4 if the cluster cannot be reached or
-    nothing was compared.
+    Plays transcripts on the cluster, and prints the answers that differ from Kafka's. The run creates topics, groups
+    and transactional ids whose names begin with "conform". At the end, it removes the topics and groups; transactional
+    ids expire.
+
+    Exit status: 0 if no transcript differs, 2 for a wrong option, 3 if a transcript differs, 4 if the cluster cannot be
+    reached or no transcript was compared.
     """
     from fakebroker.conform.conformance import known_release, selected
 
@@ -85,9 +92,12 @@ def conform(
         raise ConfigError("--bootstrap: expected HOST:PORT of a broker")
     for path in (junit, json_file):
         if path is not None and not path.parent.is_dir():
-            raise ConfigError.of("--junit" if path == junit else "--json", path, "a file in a folder that exists")
+            raise ConfigError.of("--junit" if path == junit else "--json", str(path), "a file in a folder that exists")
     from fakebroker.client.errors import AuthenticationFailed, BrokerUnreachable
+    from fakebroker.client.transport import addresses
     from fakebroker.conform import report
+
+    addresses(bootstrap, "--bootstrap")
 
     try:
         results = _run(bootstrap, client_config, expected, transcripts, change_cluster, up_to)

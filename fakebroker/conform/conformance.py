@@ -22,7 +22,7 @@ from fakebroker.conform.kafka_cluster import KafkaCluster
 from fakebroker.conform.kafka_target import BrokerControl, KafkaTarget, Reserved
 from fakebroker.conform.player import play
 from fakebroker.conform.removal import remove
-from fakebroker.conform.requirements import COORDINATION_APIS, Facts, duration_of, needs
+from fakebroker.conform.requirements import COORDINATION_APIS, Facts, duration_of, needs, session_factor, slowed
 from fakebroker.conform.transcript import (
     COMPARED,
     ReleaseRange,
@@ -329,7 +329,9 @@ class _Run:
 
     async def play_all(self, transcripts: Sequence[Transcript]) -> None:
         playable: list[Transcript] = []
-        for each in transcripts:
+        min_session_ms = int(self._cluster.settings.get("group.min.session.timeout.ms") or 0)
+        for transcript in transcripts:
+            each = slowed(transcript, session_factor(transcript, min_session_ms) or 1)
             missing = needs(each, self._facts)
             if missing:
                 self._add(Played(each.name, "not playable", tuple(missing)))

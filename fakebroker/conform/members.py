@@ -61,6 +61,10 @@ _AFTER = {
 _STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7, "txn-commit": 3}
 
 
+SESSION_MS, REBALANCE_MS = 10_000, 60_000
+"""The timeouts of a first join that does not have them."""
+
+
 @dataclass(slots=True)
 class TranscriptMember:
     """One member: its identity according to the answers, and the fields of its last join, which later joins repeat.
@@ -81,8 +85,8 @@ class TranscriptMember:
     protocol_type: str = "consumer"
     protocols: list[str] = field(default_factory=lambda: ["range"])
     metadata: bytes = b"-"
-    session_timeout_ms: int = 10_000
-    rebalance_timeout_ms: int = 60_000
+    session_timeout_ms: int = SESSION_MS
+    rebalance_timeout_ms: int = REBALANCE_MS
     topics: list[str] = field(default_factory=lambda: ["news"])
     strategy: str = "range"
     next_verb: str = ""

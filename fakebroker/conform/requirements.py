@@ -1,9 +1,10 @@
 """What a transcript needs of a cluster: brokers, settings, time, and what only a fake cluster can do. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from fakebroker.conform.members import REBALANCE_MS, SESSION_MS
 from fakebroker.conform.transcript import COMPARED, REQUESTS, Step, Transcript, duration_ms, expand_step
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import Release
@@ -44,6 +45,9 @@ _ONLY_FAKE = {
     "zombie": "a coordinator that goes on after its successor was elected",
     "stale": "brokers that do not know of an election yet",
 }
+KAFKAS_MIN_SESSION_MS = 6_000
+"""Kafka's default of `group.min.session.timeout.ms`."""
+
 _SHORTEST_GAP_MS = 400
 _COMMANDS = {"create_topic", "create_partitions", "stop_broker"}
 
@@ -200,9 +204,11 @@ def _notices(transcript: Transcript, name: str, value: str) -> bool:
         case "group.consumer.max.size":
             return bool(consumes) and len({each.actor for each in [*joins, *consumes]}) > int(value)
         case "group.min.session.timeout.ms":
-            return any(each.options.get("session", 10_000) < max(int(value), 6_000) for each in joins)
+            # Shorter sessions than Kafka's default limit are refused, which a lower limit would change.
+            tests_limit = any(each.options.get("session", SESSION_MS) < KAFKAS_MIN_SESSION_MS for each in joins)
+            return tests_limit or session_factor(transcript, int(value)) is None
         case "group.max.session.timeout.ms":
-            return any(each.options.get("session", 10_000) > min(int(value), 1_800_000) for each in joins)
+            return any(each.options.get("session", SESSION_MS) > min(int(value), 1_800_000) for each in joins)
         case "group.consumer.regex.refresh.interval.ms":
             return any("regex" in each.options for each in consumes)
         case "group.coordinator.rebalance.protocols" | "group.consumer.session.timeout.ms":
@@ -226,6 +232,39 @@ def _notices(transcript: Transcript, name: str, value: str) -> bool:
         case "transaction.partition.verification.enable":
             return any(each.verb == "write" for each in steps)
     raise AssertionError(name)
+
+
+def session_factor(transcript: Transcript, min_session_ms: int) -> int | None:
+    """Return by what the times of a transcript have to be multiplied for a broker that refuses short sessions.
+
+    Returns:
+        The factor; None if other times, such as those of settings or of consumer groups, do not allow that.
+    """
+    joins = [step for step in transcript.steps if step.verb == "join"]
+    shortest_ms = min((step.options.get("session", SESSION_MS) for step in joins), default=SESSION_MS)
+    factor = -(-min_session_ms // shortest_ms)
+    if factor <= 1 or min_session_ms <= KAFKAS_MIN_SESSION_MS or not joins:
+        return 1
+    if shortest_ms < KAFKAS_MIN_SESSION_MS:
+        return None  # It tests the limit.
+    has_other_times = "group.initial.rebalance.delay.ms" in transcript.config or any(
+        step.verb in ("consume", "init") for step in transcript.steps
+    )
+    return None if has_other_times else factor
+
+
+def slowed(transcript: Transcript, factor: int) -> Transcript:
+    """Return a transcript whose times are multiplied: of `at`, of sessions and of rebalances."""
+    lines: list[Step | str] = []
+    for line in transcript.lines:
+        if isinstance(line, Step) and line.verb == "at":
+            line = replace(line, words=(f"+{duration_ms(line.words[0][1:]) * factor}ms",))
+        elif isinstance(line, Step) and line.verb == "join":
+            times = {"session": SESSION_MS, "rebalance": REBALANCE_MS} | dict(line.options)
+            times = {name: times[name] * factor for name in ("session", "rebalance")}
+            line = replace(line, options={**line.options, **times})
+        lines.append(line)
+    return replace(transcript, lines=tuple(lines))
 
 
 @dataclass(slots=True)

@@ -479,7 +479,8 @@ def _fetched_text(data: PartitionData) -> str:
     parts = [" ".join(_batch_text(each) for each in batches) or "nothing"]
     parts.append(f"stable {data.last_stable_offset}, end {data.high_watermark}")
     if data.aborted_transactions:
-        listed = " ".join(f"{each.producer_id}@{each.first_offset}" for each in data.aborted_transactions)
+        in_order = sorted(data.aborted_transactions, key=lambda each: each.first_offset)
+        listed = " ".join(f"{each.producer_id}@{each.first_offset}" for each in in_order)
         skipped = AbortedBatches(data.aborted_transactions)
         kept = [each for each in batches if not skipped.contain(each) and not each.is_control]
         parts += [f"aborted {listed}", f"visible {' '.join(map(_batch_text, kept)) or 'nothing'}"]

@@ -173,3 +173,10 @@ def test_releases_that_do_not_exist(text: str) -> None:
 def test_transcripts_of_an_installed_package(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("# Source: KIP-394\nA: join -> parked\n")
     assert [each.name for each in selected(where=tmp_path)] == ["one"]
+
+
+def test_a_cluster_that_refuses_short_sessions() -> None:
+    with FakeCluster(brokers=1, config={**CONFIG, "group.min.session.timeout.ms": 15_000}) as cluster:
+        found = play(cluster, "matrix-sync-stable", "session-timeout-bounds")
+    verdicts = {each.name: each.verdict for each in found.played}
+    assert verdicts == {"matrix-sync-stable": "same", "session-timeout-bounds": "not playable"}

@@ -1,8 +1,19 @@
 """What transcripts need of a cluster, and groups of settings."""
 
+from dataclasses import replace
+
 import pytest
 
-from fakebroker.conform.requirements import Facts, needs, needs_anywhere, properties, settings_groups
+from fakebroker.conform.requirements import (
+    Facts,
+    duration_of,
+    needs,
+    needs_anywhere,
+    properties,
+    session_factor,
+    settings_groups,
+    slowed,
+)
 from fakebroker.conform.transcript import Transcript, parse, transcript_files
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.releases import Release
@@ -48,7 +59,9 @@ def test_what_a_large_cluster_can_do(text: str) -> None:
 def test_moves_need_an_option() -> None:
     (need,) = needs(transcript("move to=2"), Facts(Release(4, 2), 3))
     assert need == "needs --change-cluster: it moves a partition of __consumer_offsets"
-    assert needs(transcript("stop broker=2"), Facts(Release(4, 2), 3)) == ["needs brokers that stop"]
+    three = transcript("cluster: brokers=3\nstop broker=2")
+    assert needs(three, Facts(Release(4, 2), 3)) == ["needs brokers that stop"]
+    assert needs(three, replace(LARGE, brokers=4)) == ["needs 3 brokers and no other one"]
 
 
 def test_versions_of_apis() -> None:
@@ -66,7 +79,7 @@ def test_versions_of_apis() -> None:
         ("cluster: group.max.size=5", {"group.max.size": "2147483647"}, "needs group.max.size=5"),
         ("A: join\nB: join", {"group.max.size": "1"}, "needs group.max.size=2147483647"),
         ("A: join\nB: join", {"group.max.size": "2"}, None),
-        ("A: join session=8s", {"group.min.session.timeout.ms": "10000"}, "needs group.min.session.timeout.ms=6000"),
+        ("A: join session=8s", {"group.min.session.timeout.ms": "10000"}, None),  # Its times are multiplied.
         ("A: join session=12s", {"group.min.session.timeout.ms": "10000"}, None),
         ("A: consume", {"group.coordinator.rebalance.protocols": "classic,consumer,streams"}, None),
         (
@@ -127,3 +140,29 @@ def test_two_hundred_transcripts_are_playable() -> None:
 @pytest.mark.parametrize("text", ["cluster: group.max.size=5 brokers=2"])
 def test_needs_beyond_one_broker(text: str) -> None:
     assert needs_anywhere(transcript(text), 60) == ["needs 2 brokers", "needs group.max.size=5"]
+
+
+def test_times_are_multiplied_for_brokers_that_refuse_short_sessions() -> None:
+    before = transcript("A: join v3\nB: join session=6s rebalance=20s\nat +9s\nA: beat")
+    assert session_factor(before, 6_000) == 1
+    assert session_factor(before, 15_000) == 3
+    after = slowed(before, 3)
+    assert [dict(step.options) for step in after.steps[:2]] == [
+        {"session": 30_000, "rebalance": 180_000},
+        {"session": 18_000, "rebalance": 60_000},
+    ]
+    assert duration_of(after) == 27
+    assert needs(before, Facts(Release(4, 2), 1, {"group.min.session.timeout.ms": "15000"})) == []
+
+
+@subtest_for_each(
+    "text",
+    [
+        "cluster: group.initial.rebalance.delay.ms=3000\nA: join",  # The delay would stay as it is.
+        "A: join\nB: consume",  # The session of B is a setting of the broker.
+        "A: join session=5999ms",  # It tests the limit.
+    ],
+)
+def test_times_that_cannot_be_multiplied(text: str) -> None:
+    settings = {"group.min.session.timeout.ms": "15000", "group.initial.rebalance.delay.ms": "3000"}
+    assert "needs group.min.session.timeout.ms=6000" in needs(transcript(text), Facts(Release(4, 2), 1, settings))
