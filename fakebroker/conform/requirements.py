@@ -255,13 +255,19 @@ def session_factor(transcript: Transcript, min_session_ms: int) -> int | None:
 
 def slowed(transcript: Transcript, factor: int) -> Transcript:
     """Return a transcript whose times are multiplied: of `at`, of sessions and of rebalances."""
+    if factor == 1:
+        return transcript
     lines: list[Step | str] = []
+    joined: set[str | None] = set()
     for line in transcript.lines:
         if isinstance(line, Step) and line.verb == "at":
             line = replace(line, words=(f"+{duration_ms(line.words[0][1:]) * factor}ms",))
         elif isinstance(line, Step) and line.verb == "join":
-            times = {"session": SESSION_MS, "rebalance": REBALANCE_MS} | dict(line.options)
-            times = {name: times[name] * factor for name in ("session", "rebalance")}
+            # A later join repeats the times of the first one.
+            defaults = {} if line.actor in joined else {"session": SESSION_MS, "rebalance": REBALANCE_MS}
+            joined.add(line.actor)
+            times = {**defaults, **line.options}
+            times = {name: times[name] * factor for name in ("session", "rebalance") if name in times}
             line = replace(line, options={**line.options, **times})
         lines.append(line)
     return replace(transcript, lines=tuple(lines))

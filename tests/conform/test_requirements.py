@@ -143,14 +143,17 @@ def test_needs_beyond_one_broker(text: str) -> None:
 
 
 def test_times_are_multiplied_for_brokers_that_refuse_short_sessions() -> None:
-    before = transcript("A: join v3\nB: join session=6s rebalance=20s\nat +9s\nA: beat")
+    before = transcript("A: join v3\nB: join session=6s rebalance=20s\nat +9s\nB: join")
     assert session_factor(before, 6_000) == 1
     assert session_factor(before, 15_000) == 3
     after = slowed(before, 3)
-    assert [dict(step.options) for step in after.steps[:2]] == [
+    assert [dict(step.options) for step in after.steps] == [
         {"session": 30_000, "rebalance": 180_000},
         {"session": 18_000, "rebalance": 60_000},
+        {},
+        {},
     ]
+    assert slowed(before, 1) == before
     assert duration_of(after) == 27
     assert needs(before, Facts(Release(4, 2), 1, {"group.min.session.timeout.ms": "15000"})) == []
 
