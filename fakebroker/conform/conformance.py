@@ -9,7 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -133,6 +133,7 @@ class Played:
         reasons: What it needs, if it is not playable; explanations, if there are some.
         difference: The first line that differs and is not explained.
         seconds: How long it took.
+        attempts: How often it was played. What differs is played again, because steps may be late on a busy machine.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Played:
     reasons: tuple[str, ...] = ()
     difference: Difference | None = None
     seconds: float = 0.0
+    attempts: int = 1
 
     @property
     def subject(self) -> str:
@@ -442,7 +444,7 @@ class _Run:
         if target is not None and control is not None:
             await target.start_brokers()
         seconds = trio.current_time() - start
-        self._add(Played(played.name, played.verdict, played.reasons, played.difference, seconds))
+        self._add(replace(played, seconds=seconds))
 
     async def _compare(self, transcript: Transcript, target: KafkaTarget) -> Played:
         await target.begin()
@@ -483,10 +485,12 @@ class _Run:
         return found
 
     def _add(self, played: Played) -> None:
-        is_first = played.name not in self.played
-        self.played[played.name] = played
-        if is_first:
+        before = self.played.get(played.name)
+        if before is None:
+            self.played[played.name] = played
             self._progress(played)
+        else:
+            self.played[played.name] = replace(played, attempts=before.attempts + 1)
 
 
 def _differing(step: Step, expected: Results, actual: Results) -> list[tuple[str, str]]:

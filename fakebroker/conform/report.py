@@ -50,6 +50,11 @@ def text(results: Conformance, *, shows_all: bool = False) -> str:
     total = results.count()
     rows_of_subjects.append(["all", *(str(total[verdict]) for verdict in VERDICTS)])
     parts.append(table(rows_of_subjects, right=range(1, 5)))
+    again = [each.name for each in results.played if each.attempts > 1 and each.verdict != "differs"]
+    if again:
+        parts.append(
+            "Differed at first, and did not differ when played again:\n" + "\n".join(f"  {each}" for each in again)
+        )
     if results.left:
         parts.append("Not removed from the cluster:\n" + "\n".join(f"  {each}" for each in results.left))
     parts.append(summary(results))
@@ -118,6 +123,7 @@ def _as_data(played: Played) -> dict[str, object]:
         "verdict": played.verdict,
         "reasons": list(played.reasons),
         "seconds": round(played.seconds, 3),
+        "attempts": played.attempts,
     }
     if played.difference is not None:
         found = played.difference

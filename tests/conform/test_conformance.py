@@ -72,6 +72,14 @@ def test_a_fault_is_found_and_shown() -> None:
     assert any("SyncGroupRequest(group_id='g'" in each for each in played.difference.requests)
 
 
+def test_a_difference_that_is_gone_when_played_again_is_reported() -> None:
+    with FakeCluster(brokers=1, config=CONFIG) as cluster:
+        cluster.fail("SyncGroup", error="UNKNOWN_SERVER_ERROR", nth=1)
+        found = play(cluster, "first-generations")
+    assert [(each.verdict, each.attempts) for each in found.played] == [("same", 2)]
+    assert "Differed at first, and did not differ when played again:\n  first-generations" in text(found)
+
+
 def test_results_of_the_release() -> None:
     """A cluster that emulates 4.0 equals the results for 4.0, and differs from those for the newest release."""
     name = "transactions-sequences"
