@@ -275,7 +275,7 @@ async def conform(
         progress: Called with each result.
 
     Raises:
-        BrokerUnreachable: No bootstrap server can be reached.
+        BrokerUnreachable: No bootstrap server can be reached, or the coordinators do not answer.
     """
     failure: FakebrokerError | None = None
     left: list[str] = []
@@ -291,6 +291,8 @@ async def conform(
                     left = await remove(cluster, [each.names for each in run.targets])
         except FakebrokerError as error:  # raised below, because the nursery would raise a group
             failure = error
+        except trio.TooSlowError:
+            failure = BrokerUnreachable(f"the cluster at {bootstrap_servers}", "its coordinators do not answer")
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure

@@ -534,10 +534,13 @@ class KafkaCluster:
     async def records_of_group(self, group_id: str) -> list[Record]:
         """Return the records of a group in `__consumer_offsets`, and the ends of transactions in its partition."""
         partitions = len((await self.internal(OFFSETS_TOPIC)).replicas)
+        if not partitions:
+            return []
         partition = partition_for(group_id, partitions)
         read = self._offsets_read.setdefault(partition, _OffsetsPartition(partition))
-        async with read.lock:
-            await read.read(self)
+        with trio.fail_after(ANSWER_S):
+            async with read.lock:
+                await read.read(self)
         return [each for each in read.records if isinstance(each, TransactionEnd) or each.group_id == group_id]
 
     async def forget_records(self) -> None:
@@ -594,6 +597,8 @@ class _OffsetsPartition:
             leader = (await cluster.internal(OFFSETS_TOPIC)).replicas[self.partition][0]
             response: Any = await cluster.ask(request, Message, leader, min(12, cluster.newest(request)))
             (data,) = response.responses[0].partitions
+            if data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise FakebrokerError(f"{OFFSETS_TOPIC} cannot be read: TOPIC_AUTHORIZATION_FAILED")
             if data.error_code:
                 cluster.forget_leaders()
                 await trio.sleep(0.02)
