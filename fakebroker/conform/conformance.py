@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import trio
 
+from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.conform.kafka_cluster import KafkaCluster
