@@ -286,7 +286,7 @@ class KafkaTarget:
         await trio.sleep(min(0.02 * attempt, 0.2))
         return True
 
-    async def advance(self, by_ms: int, then: Step | None) -> None:
+    async def advance(self, by_ms: int) -> None:
         """Wait.
 
         The steps before have taken time. Timers that they have started end later by that, so the wait begins after

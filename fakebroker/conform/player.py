@@ -112,13 +112,8 @@ class Target(Protocol):
         """Return whether a step with another result than the expected one is run again; may wait before."""
         ...
 
-    async def advance(self, by_ms: int, then: Step | None) -> None:
-        """Let time pass.
-
-        Args:
-            by_ms: How long, in the transcript's time.
-            then: The step that follows.
-        """
+    async def advance(self, by_ms: int) -> None:
+        """Let time pass."""
         ...
 
     async def perform(self, event: Mapping[str, Any]) -> None:
@@ -170,11 +165,9 @@ async def play(
     """
     player = Player(target)
     steps = transcript.steps
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
-        results = await player.perform(step, step.expected(release), following)
-        if following is None:
-            results = (*results, *player.unanswered_requests())
-        yield step, results
+    for step in steps:
+        results = await player.perform(step, step.expected(release))
+        yield step, (*results, *player.unanswered_requests()) if step is steps[-1] else results
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +205,12 @@ class Player:
         self._parked: list[_PendingRequest] = []
         self._now_ms = 0
 
-    async def perform(self, step: Step, expected: Results, then: Step | None) -> Results:
+    async def perform(self, step: Step, expected: Results) -> Results:
         """Run a step.
 
         Args:
             step: The step.
             expected: Its expected results.
-            then: The step that follows.
 
         Returns:
             Its result, and a line for each earlier request that is answered now, in their order.
@@ -226,7 +218,7 @@ class Player:
         if step.verb in ("come", "work"):
             return (await self._run_clients(step),)
         if step.verb == "at":
-            await self._wait_until(duration_ms(step.words[0][1:]), step, then)
+            await self._wait_until(duration_ms(step.words[0][1:]), step)
         steps = expand_step(step)
         own, answers = _each_outcome(expected[0], len(steps)), sum(map(_answers_in, expected[1:]))
         done: list[tuple[str, str]] = []
@@ -410,10 +402,10 @@ class Player:
         except ConfigError as error:
             raise TranscriptError(f"{step.place}: {error}") from None
 
-    async def _wait_until(self, time_ms: int, step: Step, then: Step | None) -> None:
+    async def _wait_until(self, time_ms: int, step: Step) -> None:
         if time_ms < self._now_ms:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected a time of {self._now_ms} ms or later")
-        await self._target.advance(time_ms - self._now_ms, then)
+        await self._target.advance(time_ms - self._now_ms)
         self._now_ms = time_ms
 
 

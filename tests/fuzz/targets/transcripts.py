@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.conform.transcript import Step, Transcript, parse, transcript_files
+from fakebroker.conform.transcript import Transcript, parse, transcript_files
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.schema import Message
 from tests.fuzz.steps import LAYOUTS, advance_step, frame_step
@@ -34,9 +34,9 @@ class _Recorder(CoreTarget):
         self.steps += frame_step(node_id, request_frame(request, version, 1, client_id)[_SIZE_BYTES:])
         return await super().send(client_id, node_id, request, version)
 
-    async def advance(self, by_ms: int, then: Step | None) -> None:
+    async def advance(self, by_ms: int) -> None:
         self.steps += advance_step(by_ms)
-        await super().advance(by_ms, then)
+        await super().advance(by_ms)
 
 
 def _layout_of(transcript: Transcript) -> int | None:

@@ -120,7 +120,7 @@ class CoreTarget(_AnswersAtOnce):
     async def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
         return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
 
-    async def advance(self, by_ms: int, then: Step | None) -> None:
+    async def advance(self, by_ms: int) -> None:
         self._harness.advance(by_ms)
 
     async def perform(self, event: Mapping[str, Any]) -> None:
@@ -211,7 +211,7 @@ class TcpTarget(_AnswersAtOnce):
         self._exchanges.append(TcpRequest(self._cluster, broker, client_id, request, version))
         return self._exchanges[-1]
 
-    async def advance(self, by_ms: int, then: Step | None) -> None:
+    async def advance(self, by_ms: int) -> None:
         assert isinstance(self._cluster.clock, ManualClock)
         self._cluster.clock.advance(by_ms / 1000)
 
