@@ -320,6 +320,7 @@ class _Run:
             len(cluster.nodes),
             cluster.settings,
             cluster.versions,
+            cluster.features,
             changes_cluster,
             control is not None,
             longest_s,

@@ -45,6 +45,12 @@ _ONLY_FAKE = {
     "zombie": "a coordinator that goes on after its successor was elected",
     "stale": "brokers that do not know of an election yet",
 }
+_FEATURES = {
+    "group.version": (1, ("consume", "consumers")),
+    "transaction.version": (2, ("init", "write", "end", "txn-commit")),
+}
+"""The levels of features that transcripts expect, those of a new cluster, and the steps that depend on them."""
+
 KAFKAS_MIN_SESSION_MS = 6_000
 """Kafka's default of `group.min.session.timeout.ms`."""
 
@@ -61,6 +67,7 @@ class Facts:
         brokers: The number of brokers.
         settings: The settings of a broker, by Kafka's names; None for a value that is not shown.
         versions: The versions that it supports, by API key.
+        features: The finalized features with their levels; empty if they are not known.
         changes_cluster: Whether partitions of internal topics may be moved.
         stops_brokers: Whether brokers can be stopped and started.
         longest_s: How long the times of a transcript may be.
@@ -70,6 +77,7 @@ class Facts:
     brokers: int
     settings: Mapping[str, str | None] = field(default_factory=dict)
     versions: Mapping[int, Versions] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
     changes_cluster: bool = False
     stops_brokers: bool = False
     longest_s: float = 75
@@ -84,6 +92,10 @@ def needs(transcript: Transcript, facts: Facts) -> list[str]:
         found |= dict.fromkeys(_needs_of_step(transcript, step, facts))
     if facts.brokers < transcript.brokers:
         found[f"needs {transcript.brokers} brokers"] = None
+    for feature, (level, verbs) in _FEATURES.items():
+        is_used = transcript.as_version is None and any(step.verb in verbs for step in transcript.steps)
+        if is_used and facts.features and facts.features.get(feature, 0) < level:
+            found[f"needs {feature}={level}"] = None
     if _is_too_precise(transcript):
         found["needs a clock that stands still during a step"] = None
     duration_s = duration_of(transcript)

@@ -72,6 +72,22 @@ def test_versions_of_apis() -> None:
 
 
 @subtest_for_each(
+    ("text", "need"),
+    [
+        ("A: init", "needs transaction.version=2"),
+        ("A: consume", "needs group.version=1"),
+        ("A: join", None),
+        ("cluster: as_version=3.9\nA: init", "for 3.9 only"),
+    ],
+)
+def test_features(text: str, need: str | None) -> None:
+    facts = Facts(Release(4, 2), 1, features={"transaction.version": 1, "metadata.version": 25})
+    assert needs(transcript(text), facts) == ([] if need is None else [need])
+    new = replace(facts, features={"transaction.version": 2, "group.version": 1})
+    assert [each for each in needs(transcript(text), new) if "version=" in each] == []
+
+
+@subtest_for_each(
     ("text", "settings", "need"),
     [
         ("A: join", {"group.initial.rebalance.delay.ms": "3000"}, "needs group.initial.rebalance.delay.ms=0"),
