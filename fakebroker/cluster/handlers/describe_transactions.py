@@ -36,6 +36,8 @@ def _describe(cluster: "Cluster", call: Call, transactional_id: str) -> Transact
         error = coordinator.error_for(transactional_id) or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return _failed(transactional_id, error)
     value = transaction.value
+    # Kafka forgets a partition when its marker is written.
+    places = value.partitions if transaction.awaits_markers is None else tuple(transaction.awaits_markers)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -46,7 +48,7 @@ def _describe(cluster: "Cluster", call: Call, transactional_id: str) -> Transact
         producer_epoch=value.epoch,
         topics=[
             TopicData(topic=name, partitions=indexes)
-            for name, indexes in by_topic(value.partitions).items()
+            for name, indexes in by_topic(places).items()
             if not topic_error(cluster, call, AclOperation.DESCRIBE, name)
         ],
     )
