@@ -10,6 +10,8 @@ from fakebroker.cli.run_options import PATH
 from fakebroker.errors import ConfigError, FakebrokerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fakebroker.conform.conformance import Conformance, Played
     from fakebroker.conform.transcript import Transcript
     from fakebroker.protocol.releases import Release
@@ -143,6 +145,7 @@ def _run(
             changes_cluster=changes_cluster,
             longest_s=longest_s,
             progress=progress.add,
+            on_interrupt=progress.interrupted,
         )
 
     try:
@@ -167,6 +170,11 @@ class _Progress:
             filled = "#" * (30 * self._played // self._total)
             differ = f", {self._differ} differ" if self._differ else ""
             print(f"\r[{filled:<30}] {self._played} of {self._total}{differ}", end="", file=sys.stderr, flush=True)
+
+    def interrupted(self, left: "Sequence[str]") -> None:
+        """Print what could not be removed."""
+        for each in left:
+            print(f"fakebroker: not removed from the cluster: {each}", file=sys.stderr)
 
     def end(self) -> None:
         if self._shows and self._played:

@@ -55,6 +55,9 @@ _STAGGER_S = 0.1
 _AFTER_CREATION_S = 1.0
 """After this time coordinators of groups know of new topics, too."""
 _SHOWN_REQUESTS = 8
+_REMOVED_WITHIN_S = 60
+_IN_FLIGHT_S = 0.3
+"""How long requests may be on their way when a run is interrupted. They might make groups after the removal."""
 _TRANSACTIONAL = {"write", "init", "add", "end", "txn-commit", "add-offsets", "mark"}
 
 
@@ -262,6 +265,7 @@ async def conform(
     control: BrokerControl | None = None,
     longest_s: float = 75,
     progress: Callable[[Played], None] = lambda played: None,
+    on_interrupt: Callable[[Sequence[str]], None] = lambda left: None,
 ) -> Conformance:
     """Play transcripts against a cluster.
 
@@ -274,6 +278,7 @@ async def conform(
         control: Stops and starts brokers; None if that is not possible.
         longest_s: How long the times of a transcript may be.
         progress: Called with each result.
+        on_interrupt: Called with what could not be removed, if the run is cancelled.
 
     Raises:
         BrokerUnreachable: No bootstrap server can be reached, or the coordinators do not answer.
@@ -287,9 +292,12 @@ async def conform(
             run = _Run(cluster, release or release_of(cluster), changes_cluster, control, longest_s, progress)
             try:
                 await run.play_all(list(transcripts))
-            finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + 60):
-                    left = await remove(cluster, [each.names for each in run.targets])
+                left = await run.remove_all()
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(_IN_FLIGHT_S)
+                    on_interrupt(await run.remove_all())
+                raise
         except FakebrokerError as error:  # raised below, because the nursery would raise a group
             failure = error
         except trio.TooSlowError:
@@ -383,6 +391,12 @@ class _Run:
             await self._play(each)
         for each in self._differing(alone):
             await self._play(each)
+
+    async def remove_all(self) -> list[str]:
+        """Remove what the run has made; return what is left."""
+        with trio.move_on_after(_REMOVED_WITHIN_S):
+            return await remove(self._cluster, [each.names for each in self.targets])
+        return [f"what was not removed within {_REMOVED_WITHIN_S} s; its names begin with {self._prefix}"]
 
     def _differing(self, transcripts: Iterable[Transcript]) -> list[Transcript]:
         return [each for each in transcripts if self.played[each.name].verdict == "differs"]

@@ -96,6 +96,8 @@ def needs(transcript: Transcript, facts: Facts) -> list[str]:
         is_used = transcript.as_version is None and any(step.verb in verbs for step in transcript.steps)
         if is_used and facts.features and facts.features.get(feature, 0) < level:
             found[f"needs {feature}={level}"] = None
+    if transcript.uses_empty_group and not facts.changes_cluster:
+        found['needs --change-cluster: it commits offsets of the group ""'] = None
     if _is_too_precise(transcript):
         found["needs a clock that stands still during a step"] = None
     duration_s = duration_of(transcript)

@@ -1,6 +1,7 @@
 """`fakebroker conform`: exit statuses, files, errors on one line."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.cli.main import main
 from tests.support.subtests import subtest_for_each
+from tests.support.wire_client import TIMEOUT_S
 
 Run = Callable[..., tuple[object, str, str]]
 
@@ -107,6 +109,19 @@ def test_list_and_settings(run: Run) -> None:
 )
 def test_wrong_use(arguments: list[str], error: str, run: Run) -> None:
     assert run(*arguments) == (2, "", f"fakebroker: {error}\n")
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_removes_what_it_has_made() -> None:
+    with FakeCluster(brokers=1, config=CONFIG) as cluster:
+        command = [sys.executable, "-m", "fakebroker", "conform", "--bootstrap", cluster.bootstrap_servers]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        cluster.wait_for_request("JoinGroup", count=20, timeout_s=TIMEOUT_S)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT_S) == ("", "")
+        assert process.returncode == 130
+        assert [each.name for each in cluster.cluster.topics if each.name.startswith("conform")] == []
+        assert list(cluster.groups()) == []
 
 
 @pytest.mark.slow
