@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fakebroker import FakeCluster
 from tests.documents.test_readme import README, ROOT
 from tests.support.soak import sampled, soak
 
@@ -117,8 +118,18 @@ def test_base_install(wheel: Path, installation: Installation) -> None:
     installation.install(wheel, "pytest", "confluent-kafka")
     assert installation.packages() == BASE_INSTALL | TEST_PROGRAM
     check_readme(installation)
+    check_transcripts(installation)
     if installation.version == OWN_VERSION:  # Once is enough: the errors do not depend on the version.
         check_missing_extras(installation)
+
+
+def check_transcripts(installation: Installation) -> None:
+    """The wheel has the transcripts, and `conform` needs no extra."""
+    with FakeCluster(brokers=1, config={"group.initial.rebalance.delay.ms": 0}) as cluster:
+        arguments = ["conform", "--bootstrap", cluster.bootstrap_servers, "--only", "matrix-sync-*"]
+        status, out, error = installation.fakebroker(*arguments)
+    assert (status, error) == (0, "")
+    assert out.endswith("Compared 4 of 4 transcripts with Kafka 4.2: 4 same, 0 explained, 0 differ.\n")
 
 
 def check_missing_extras(installation: Installation) -> None:
