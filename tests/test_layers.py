@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
         "cluster",
     },
     "client": {"errors", "topic_partition", "assignment", "host_port", "protocol", "security"},
-    "conform": {"errors", "topic_partition", "host_port", "protocol", "coordinator", "cluster", "client"},
+    "conform": {"errors", "topic_partition", "host_port", "protocol", "coordinator", "security", "cluster", "client"},
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", "garbage_collection", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),

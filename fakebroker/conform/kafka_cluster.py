@@ -29,6 +29,7 @@ from fakebroker.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from fakebroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from fakebroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -36,6 +37,7 @@ from fakebroker.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from fakebroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -55,6 +57,7 @@ from fakebroker.protocol.records import iterate_records, split_batches
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
 from fakebroker.protocol.transaction_markers import marker_in
+from fakebroker.security.acls import Acl
 
 M = TypeVar("M", bound=Message)
 
@@ -69,6 +72,8 @@ _BUSY = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 """Errors after which an administrative request is repeated."""
+_AFTER_ACLS_S = 0.2
+"""After this time all brokers know a new ACL."""
 _LASTING_TOPIC = {"retention.ms": "-1", "segment.ms": str(2**62), "message.timestamp.type": "CreateTime"}
 """Records of transcripts are from 1970, and markers are from today: they stay in one segment, and are kept."""
 
@@ -163,6 +168,7 @@ class KafkaCluster:
         self.features: Mapping[str, int] = {}
         self._internal: dict[str, Internal] = {}
         self._moved: dict[tuple[str, int], list[int]] = {}
+        self._acls: dict[Acl, None] = {}
         self._offsets_read: dict[int, _OffsetsPartition] = {}
 
     # Requests
@@ -358,6 +364,49 @@ class KafkaCluster:
                 if each.error_code not in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             ]
         return faults
+
+    # ACLs
+
+    async def add_acl(self, acl: Acl) -> None:
+        """Add an ACL.
+
+        Raises:
+            FakebrokerError: The cluster has refused it.
+        """
+        creation = AclCreation(
+            resource_type=acl.pattern.resource_type,
+            resource_name=acl.pattern.name,
+            resource_pattern_type=acl.pattern.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        response: Any = await self.ask(CreateAclsRequest(creations=[creation]), Message)
+        _check("an ACL was not added", response.results)
+        self._acls[acl] = None
+        await trio.sleep(_AFTER_ACLS_S)
+
+    async def remove_acl(self, acl: Acl) -> None:
+        """Remove an ACL; one that does not exist is ignored."""
+        acl_filter = DeleteAclsFilter(
+            resource_type_filter=acl.pattern.resource_type,
+            resource_name_filter=acl.pattern.name,
+            pattern_type_filter=acl.pattern.pattern_type,
+            principal_filter=acl.principal,
+            host_filter=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        response: Any = await self.ask(DeleteAclsRequest(filters=[acl_filter]), Message)
+        _check("an ACL was not removed", response.filter_results)
+        self._acls.pop(acl, None)
+        await trio.sleep(_AFTER_ACLS_S)
+
+    async def remove_acls(self) -> None:
+        """Remove all ACLs that were added."""
+        for acl in list(self._acls):
+            await self.remove_acl(acl)
 
     # Coordinators
 

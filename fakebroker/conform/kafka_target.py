@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import trio
 
+from fakebroker.cluster.acl_rules import AclRule
 from fakebroker.cluster.inspect.timelines.timeline import Timeline
 from fakebroker.cluster.inspect.views import GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -329,10 +330,28 @@ class KafkaTarget:
                 await self._cluster.wait_for_brokers([self.names.nodes[each.node_id] for each in self._up()])
             case "start_broker":
                 await self._start(self._nodes[event["node_id"]])
+            case "allow" | "deny" | "remove_acl":
+                await self._change_acl(event)
             case command:
                 raise AssertionError(command)
         if "topic" in event["do"] or "partitions" in event["do"]:
             await trio.sleep(_AFTER_A_CHANGE_S)
+
+    async def _change_acl(self, event: Mapping[str, Any]) -> None:
+        """Add or remove an ACL, as the commands of a fake cluster do: `allow` removes the ACL that denies the same."""
+        for key, key_type in (("group", 0), ("transactional_id", 1)):
+            if key in event and self.names.is_missing(event[key], key_type):
+                await self._choose(event[key], key_type)
+        names = {"topic": self.names.topic, "group": self.names.group, "transactional_id": self.names.transactional_id}
+        arguments: dict[str, Any] = {
+            key: names[key](value) if key in names else value for key, value in event.items() if key != "do"
+        }
+        if event["do"] == "remove_acl":
+            await self._cluster.remove_acl(AclRule(**arguments).acl)
+            return
+        if event["do"] == "allow":
+            await self._cluster.remove_acl(AclRule(permission="deny", **arguments).acl)
+        await self._cluster.add_acl(AclRule(permission=event["do"], **arguments).acl)
 
     async def start_brokers(self) -> None:
         """Start the brokers that are still stopped, and let them lead as before."""

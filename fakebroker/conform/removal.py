@@ -30,6 +30,7 @@ async def remove(cluster: KafkaCluster, names: Sequence[Names]) -> list[str]:
     """
     left: list[str] = []
     try:
+        await cluster.remove_acls()
         await _end_transactions(cluster, [each for own in names for each in own.transactional_ids])
         left += await _delete_groups(cluster, [each for own in names for each in own.groups])
         left += await cluster.delete_topics([each for own in names for each in own.topics])

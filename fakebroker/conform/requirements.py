@@ -13,7 +13,11 @@ from fakebroker.protocol.schema import Versions
 COORDINATION_APIS = {api: API_BY_NAME[api].key for api, _ in REQUESTS.values() if api in API_BY_NAME}
 """The keys of the APIs that transcripts use, by their names."""
 
+AUTHORIZER = "authorizer.class.name"
+
 DEFAULTS: Mapping[str, str] = {
+    AUTHORIZER: "",
+    "allow.everyone.if.no.acl.found": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "2147483647",
     "group.min.session.timeout.ms": "6000",
@@ -55,7 +59,8 @@ KAFKAS_MIN_SESSION_MS = 6_000
 """Kafka's default of `group.min.session.timeout.ms`."""
 
 _SHORTEST_GAP_MS = 400
-_COMMANDS = {"create_topic", "create_partitions", "stop_broker"}
+_ACL_COMMANDS = {"allow", "deny", "remove_acl"}
+_COMMANDS = {"create_topic", "create_partitions", "stop_broker", *_ACL_COMMANDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,8 @@ def _needs_of_step(transcript: Transcript, step: Step, facts: Facts) -> Iterable
             yield "needs records that a client writes to internal topics"
         case "do" if step.words[0] not in _COMMANDS:
             yield f"needs fakebroker: {step.words[0]}"
+        case "do" if step.words[0] in _ACL_COMMANDS and not facts.changes_cluster:
+            yield "needs --change-cluster: it adds ACLs"
         case "do" if step.words[0] == "stop_broker":
             if not facts.stops_brokers:
                 yield "needs brokers that stop"
@@ -211,6 +218,8 @@ def _notices(transcript: Transcript, name: str, value: str) -> bool:
     joins = [each for each in steps if each.verb == "join"]
     consumes = [each for each in steps if each.verb == "consume"]
     match name:
+        case "authorizer.class.name" | "allow.everyone.if.no.acl.found":
+            return False  # The client of the run may do everything.
         case "group.initial.rebalance.delay.ms":
             return bool(joins)
         case "group.max.size":
@@ -307,7 +316,8 @@ def settings_groups(transcripts: Iterable[Transcript]) -> list[SettingsGroup]:
     groups: list[SettingsGroup] = []
     for transcript in sorted(transcripts, key=lambda each: len(own(each))):
         settings = own(transcript)
-        for group in groups:
+        # With an authorizer, brokers need principals of their own, which a cluster for the other transcripts may lack.
+        for group in groups if AUTHORIZER not in settings else ():
             merged = {**group.settings, **settings}
             values = {**DEFAULTS, **merged}
             members = [*group.transcripts, transcript]

@@ -530,12 +530,14 @@ def expand_range(text: str) -> list[str]:
 
 def expand_step(step: Step) -> list[Step]:
     """Expand the step of a range of members into one step for each member. In options, `*` becomes its number."""
-    names = expand_range(step.actor or "")
-    if len(names) == 1 and names[0] == step.actor:
+    if step.actor is None:
+        return [step]
+    names = expand_range(step.actor)
+    if names == [step.actor]:
         return [step]
     steps = []
     for name in names:
-        number = name.removeprefix((step.actor or "").partition("[")[0])
+        number = name.removeprefix(step.actor.partition("[")[0])
         options = {key: _with_number(value, number) for key, value in step.options.items()}
         steps.append(replace(step, actor=name, options=options))
     return steps
