@@ -355,7 +355,7 @@ class _Run:
             return
         await self._cluster.warm_up()
         self._numbers = {each.name: number for number, each in enumerate(playable)}
-        partitions = len((await self._cluster.internal(OFFSETS_TOPIC)).replicas)
+        partitions = len(await self._cluster.internal(OFFSETS_TOPIC))
         # Partition 0 has the group "".
         reserved = range(1, max(2, min(_MOVES_AT_ONCE + 1, partitions // 2)))
         self._reserved = Reserved(reserved, (each.name for each in playable if _moves(each)))
@@ -429,7 +429,7 @@ class _Run:
         nodes = list(self._cluster.nodes)
         first = self._numbers[transcript.name] % len(nodes)
         own = self._reserved.of(transcript.name)
-        partitions = (await self._cluster.internal(OFFSETS_TOPIC)).replicas
+        partitions = await self._cluster.internal(OFFSETS_TOPIC)
         if own is not None:
             first = nodes.index(partitions[own][0])
         elif transcript.uses_empty_group and partitions:

@@ -5,7 +5,6 @@ is sent once, as it is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -135,11 +134,8 @@ class KafkaRequest:
         self.on_end()
 
 
-@dataclass(frozen=True, slots=True)
-class Internal:
-    """Where the coordinators of an internal topic are: the replicas of each partition, its leader first."""
-
-    replicas: tuple[tuple[int, ...], ...]
+Replicas = tuple[tuple[int, ...], ...]
+"""The node ids of the replicas of each partition of a topic, the leader first."""
 
 
 class KafkaCluster:
@@ -166,7 +162,7 @@ class KafkaCluster:
         self.settings: dict[str, str | None] = {}
         self.versions: Mapping[int, Versions] = {}
         self.features: Mapping[str, int] = {}
-        self._internal: dict[str, Internal] = {}
+        self._internal: dict[str, Replicas] = {}
         self._moved: dict[tuple[str, int], list[int]] = {}
         self._acls: dict[Acl, None] = {}
         self._offsets_read: dict[int, _OffsetsPartition] = {}
@@ -428,7 +424,7 @@ class KafkaCluster:
             for key_type, topic in ((0, OFFSETS_TOPIC), (1, TRANSACTIONS_TOPIC)):
                 while NO_LEADER in (await self.find(["conform"], key_type)).values():
                     await trio.sleep(0.05)
-                while -1 in {each[0] for each in (await self._find_internal(topic)).replicas}:
+                while -1 in {each[0] for each in await self._find_internal(topic)}:
                     await trio.sleep(0.05)
             for node_id, partitions in (await self._partitions_of_nodes(OFFSETS_TOPIC)).items():
                 groups = [OffsetFetchRequestGroup(group_id=key, topics=None) for key in _a_key_for_each(partitions)]
@@ -449,7 +445,7 @@ class KafkaCluster:
             await trio.sleep(0.05)
 
     async def _partitions_of_nodes(self, topic: str) -> dict[int, "_Partitions"]:
-        replicas = (await self._find_internal(topic)).replicas
+        replicas = await self._find_internal(topic)
         return {
             node_id: _Partitions([index for index, each in enumerate(replicas) if each[0] == node_id], len(replicas))
             for node_id in {each[0] for each in replicas}
@@ -488,16 +484,16 @@ class KafkaCluster:
                 await trio.sleep(0.03)
                 described = await self.ask(DescribeTransactionsRequest(transactional_ids=[key]), Message, node_id)
 
-    async def internal(self, topic: str) -> Internal:
+    async def internal(self, topic: str) -> Replicas:
         """Return where the partitions of an internal topic are, as far as nothing but `move` has changed it."""
         if topic not in self._internal:
             self._internal[topic] = await self._find_internal(topic)
         return self._internal[topic]
 
-    async def _find_internal(self, topic: str) -> Internal:
+    async def _find_internal(self, topic: str) -> Replicas:
         found = (await self.topics([topic]))[topic]
         partitions = sorted(found.partitions, key=lambda each: each.partition_index)
-        return Internal(tuple(_leader_first(each.replica_nodes, each.leader_id) for each in partitions))
+        return tuple(_leader_first(each.replica_nodes, each.leader_id) for each in partitions)
 
     async def move(self, topic: str, partition: int, to: int) -> None:
         """Make a broker the leader of a partition: another order of its replicas, then an election."""
@@ -582,7 +578,7 @@ class KafkaCluster:
 
     async def records_of_group(self, group_id: str) -> list[Record]:
         """Return the records of a group in `__consumer_offsets`, and the ends of transactions in its partition."""
-        partitions = len((await self.internal(OFFSETS_TOPIC)).replicas)
+        partitions = len(await self.internal(OFFSETS_TOPIC))
         if not partitions:
             return []
         partition = partition_for(group_id, partitions)
@@ -594,7 +590,7 @@ class KafkaCluster:
 
     async def forget_records(self) -> None:
         """Let `records_of_group` begin at the present ends of the partitions."""
-        partitions = (await self.internal(OFFSETS_TOPIC)).replicas
+        partitions = await self.internal(OFFSETS_TOPIC)
         for index, replicas in enumerate(partitions):
             listed = ListOffsetsPartition(partition_index=index, timestamp=-1)
             topics = [ListOffsetsTopic(name=OFFSETS_TOPIC, partitions=[listed])]
@@ -643,7 +639,7 @@ class _OffsetsPartition:
                 isolation_level=0,
                 topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[partition])],
             )
-            leader = (await cluster.internal(OFFSETS_TOPIC)).replicas[self.partition][0]
+            leader = (await cluster.internal(OFFSETS_TOPIC))[self.partition][0]
             response: Any = await cluster.ask(request, Message, leader, min(12, cluster.newest(request)))
             (data,) = response.responses[0].partitions
             if data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -185,7 +185,7 @@ class KafkaTarget:
     async def _choose(self, name: str, key_type: int) -> None:
         """Choose the name of a group or a transactional id, so that broker 1 coordinates it."""
         node = self.names.nodes[self._node_of(name, key_type)]
-        partitions = (await self._cluster.internal(TRANSACTIONS_TOPIC if key_type else OFFSETS_TOPIC)).replicas
+        partitions = await self._cluster.internal(TRANSACTIONS_TOPIC if key_type else OFFSETS_TOPIC)
         own = None if key_type else self._reserved.of(self._transcript.name)
         candidates: list[str] = []
         for number in range(_MAX_NUMBER):
@@ -373,7 +373,7 @@ class KafkaTarget:
     async def _move(self, topic: str, name: str, key_type: int, to: int) -> None:
         if self.names.is_missing(name, key_type):
             await self._choose(name, key_type)
-        partitions = (await self._cluster.internal(topic)).replicas
+        partitions = await self._cluster.internal(topic)
         real = (self.names.transactional_id if key_type else self.names.group)(name)
         self._note(f"move of {topic} to {to}")
         await self._cluster.move(topic, partition_for(real, len(partitions)), self.names.nodes[to])
