@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,7 @@ RELEASES = {"4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.2", "4.3": "4.3.1", "4.4
 
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _READY_S = 90
+_PORTS = range(20_000, 30_000)
 _MAIN_CLASS, _FORMATTER = "kafka.Kafka", "kafka.tools.StorageTool"
 _JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
@@ -84,12 +86,21 @@ def jars(release: str) -> Path:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports that no process listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that no process listens on.
+
+    They are below those that systems give to port 0. Brokers keep on connecting to a broker that was killed, and nobody
+    else should get its port.
+    """
+    found: list[int] = []
+    for port in Random().sample(_PORTS, len(_PORTS)):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        found.append(port)
+        if len(found) == number:
+            return found
+    raise KafkaError(f"no {number} free ports from {_PORTS.start} to {_PORTS.stop - 1}")
 
 
 def java() -> str:

@@ -157,7 +157,6 @@ REJECTED = [
         {"instance_id": "i"},
     ),
     # Its epoch: the one before is accepted only with partitions that the member has. That of a was 1.
-    fenced("a", 0),
     fenced("a", 1),
     fenced("a", 4),
     fenced("a", 2**31 - 1),
