@@ -34,7 +34,7 @@ _SETTINGS = {
 }
 _BROKERS = 3
 _LONGEST_S = 130
-_CHECK_S = 21
+_CHECK_S = 13
 """How long the times of transcripts are that `.ci/run` plays."""
 
 
