@@ -451,16 +451,18 @@ class _Run:
                 topic, replicas = target.replicas_of("aborts", 1)
                 await self._cluster.create_topics({topic: replicas})
                 await self._cluster.wait_for_aborts(target.names.nodes[1], topic)
-            played = await self._compare(transcript, target)
+            try:
+                played = await self._compare(transcript, target)
+            finally:
+                own = self._reserved.of(transcript.name)
+                if own is not None:
+                    await self._cluster.restore_partition(OFFSETS_TOPIC, own)
+                if control is not None:
+                    await target.start_brokers()
         except (TranscriptError, FakebrokerError, trio.TooSlowError) as error:
             why = str(error) or type(error).__name__
             requests = () if target is None else tuple(target.log[-_SHOWN_REQUESTS:])
             played = Played(transcript.name, "differs", (), Difference(f"{transcript.name}.txt", "", why, requests))
-        own = self._reserved.of(transcript.name)
-        if own is not None:
-            await self._cluster.restore_partition(OFFSETS_TOPIC, own)
-        if target is not None and control is not None:
-            await target.start_brokers()
         seconds = trio.current_time() - start
         self._add(replace(played, seconds=seconds))
 
