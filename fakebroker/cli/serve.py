@@ -111,6 +111,14 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     help="Kafka release to emulate, such as 2.8.",
 )
 @click.option(
+    "--first-use",
+    type=click.Choice(["ready", "kafka"]),
+    default="ready",
+    show_default=True,
+    help="What clients notice when they first look for a coordinator. ready: nothing. kafka: the errors of a fresh "
+    "Kafka, which first has to create __consumer_offsets or __transaction_state.",
+)
+@click.option(
     "--clock",
     type=click.Choice(["real", "manual"]),
     default="real",
@@ -191,6 +199,7 @@ def serve(
     users: str | None,
     seed: int | None,
     as_version: str | None,
+    first_use: Literal["ready", "kafka"],
     clock: Literal["real", "manual"],
     speed: float,
     proposals: tuple[str, ...],
@@ -230,6 +239,7 @@ def serve(
         users=None if users is None else _users(users),
         listeners=_each_once("--listener", listeners, _listener) or None,
         tls=tls,
+        first_use=first_use,
         first_node_id=first_node_id,
         host=host,
         port=port,

@@ -26,6 +26,7 @@ from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
+from fakebroker.cluster.first_use import FirstUse, FirstUseMode
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.listeners import PLAINTEXT_LISTENER, Listener
@@ -119,6 +120,7 @@ class Cluster:
         acls: The first ACLs, with which there is an authorizer. None: there is one if the settings name it.
         listeners: The listeners of each broker.
         credentials: The users that can authenticate.
+        first_use: What clients notice of the first use of the internal topics.
 
     Attributes:
         cluster_id: The id that clients see.
@@ -134,6 +136,7 @@ class Cluster:
         features: The finalized features.
         group_moves: The moves of group coordinators.
         transactions: The transaction coordinators.
+        first_use: The internal topics that have no coordinators yet.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         append_failures: The appends to __consumer_offsets and __transaction_state that fail.
         placement: Chooses the brokers of new partitions.
@@ -172,6 +175,7 @@ class Cluster:
         acls: Iterable[Acl] | None = None,
         listeners: tuple[Listener, ...] = (PLAINTEXT_LISTENER,),
         credentials: Credentials | None = None,
+        first_use: FirstUseMode = "ready",
     ) -> None:
         self.config = config
         self.acls = new_acls(config, acls)
@@ -213,6 +217,7 @@ class Cluster:
             TRANSACTIONS_TOPIC: self.transactions.moves,
         }
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
+        self.first_use = FirstUse(self.topics, self.brokers, moves, self.auto_create_topic)
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
@@ -236,6 +241,8 @@ class Cluster:
         self._lead_offsets_topic()
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
+        self.first_use.mode = first_use
+        self.first_use.begin(now_ms)
 
     def new_broker(self, node_id: int, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Create a broker without adding it to the cluster."""
@@ -365,6 +372,7 @@ class Cluster:
             self.settle(self.now_ms)
         elif name == TRANSACTIONS_TOPIC:
             self.transactions.lead(topic)
+        self.first_use.created(name, self.now_ms)
         return topic
 
     def _lead_offsets_topic(self) -> None:
@@ -548,12 +556,15 @@ class Cluster:
         """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator.
 
         The first call creates __consumer_offsets. Kafka does so in the background, and meanwhile returns
-        COORDINATOR_NOT_AVAILABLE; here the first call returns the coordinator, so that clients need not wait and retry.
+        COORDINATOR_NOT_AVAILABLE. Here the first call returns the coordinator, so that clients need not wait and retry,
+        unless they are to notice the first use (`FirstUse`).
         """
         return self.reported_coordinator(self.offsets_partition_of(group_id).index)
 
     def reported_coordinator(self, index: int) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for the groups of a partition of __consumer_offsets."""
+        if not self.first_use.exists(OFFSETS_TOPIC, self.now_ms):
+            return None
         self.topics.show_offsets_topic()
         stale = self.group_moves.stale_leader(index, self.now_ms)
         return self.leader_of(self.topics.offsets_topic.partitions[index]) if stale is None else self.brokers.get(stale)
@@ -583,6 +594,8 @@ class Cluster:
 
         The first call creates __transaction_state, as for groups. During `stale_ms` it is the old coordinator.
         """
+        if not self.first_use.exists(TRANSACTIONS_TOPIC, self.now_ms):
+            return None
         partition = self.transactions_partition_of(transactional_id)
         stale = self.transactions.moves.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
@@ -717,6 +730,8 @@ class Cluster:
 
     def _expire_timers(self, now_ms: float, wire_ms: float) -> None:
         self.now_ms = now_ms
+        if self.first_use.due_ms:
+            self.first_use.tick(now_ms)
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
@@ -741,7 +756,7 @@ class Cluster:
         deadlines.append(self.transactions.next_deadline())
         if self.rewrite is not None:
             deadlines.append(self.rewrite.next_deadline())
-        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
+        deadlines += (self.first_use.next_deadline(), self.controller.next_deadline(), self.sync_delays.next_deadline())
         deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
         return min([deadline for deadline in deadlines if deadline is not None], default=None)
 

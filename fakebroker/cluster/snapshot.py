@@ -133,6 +133,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
             cluster.controller.copies.keep(partition)
     cluster.controller.copies.reschedule(now_ms)
     _load(cluster, snapshot, now_ms)
+    cluster.first_use.begin(now_ms)
 
 
 def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:

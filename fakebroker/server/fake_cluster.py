@@ -14,8 +14,10 @@ from fakebroker.cluster.commands.definition import command
 from fakebroker.cluster.commands.environment import random_uuids
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
+from fakebroker.cluster.first_use import FirstUseMode
 from fakebroker.cluster.journal.journal import JournalMode, new_journal
 from fakebroker.cluster.listeners import Listener, SecurityProtocol, listeners_of
+from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.errors import ConfigError, FakebrokerError, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.security.credentials import Credentials, checked_passwords
@@ -77,8 +79,8 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             `[Broker(rack="a"), Broker(rack="b")]`.
         topics: Topics that exist from the start: number of partitions by name. As in Kafka, `__consumer_offsets` is not
             among them: it is created with `offsets.topic.num.partitions` when a client first looks for the coordinator
-            of a group. Kafka then returns COORDINATOR_NOT_AVAILABLE once, this cluster returns the coordinator. If the
-            topic is created before, here or by a client, its partitions decide which coordinator a group has.
+            of a group; so is `__transaction_state` (see `first_use`). If the topic is created before, here or by a
+            client, its partitions decide which coordinator a group has.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
         as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
@@ -99,6 +101,14 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         tls: Whether connections are encrypted, at listeners with SSL or SASL_SSL. The certificates are made for this
             cluster, see the attribute `tls`, which needs the extra `tls`; or they are those of the setting
             `ssl.keystore.location`. With `ssl.client.auth`, clients have certificates, too (mutual TLS).
+        first_use: What clients notice when they first look for a coordinator. "ready": nothing, they get it at once.
+            "kafka": the topic of the coordinators is created first, as in a fresh Kafka. FindCoordinator gets
+            COORDINATOR_NOT_AVAILABLE for 50 ms of the brokers' clock. Then coordinators answer NOT_COORDINATOR for
+            200 ms, and COORDINATOR_LOAD_IN_PROGRESS for 20 ms. Groups and transactions have topics of their own. The
+            first InitProducerId of a broker without a transactional id gets COORDINATOR_LOAD_IN_PROGRESS, too, for
+            40 ms. Commands that need a coordinator, such as `seed_group`, create the topic without these errors.
+            `reset` makes the cluster fresh again; so does `restore`, if the snapshot is from before the first use. A
+            topic in the `data_dir` can be used at once.
         first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
@@ -154,6 +164,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         users: Any = None,
         listeners: Mapping[str, SecurityProtocol] | None = None,
         tls: bool = False,
+        first_use: FirstUseMode = "ready",
         first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
@@ -178,6 +189,9 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         passwords = checked_passwords({} if users is None else users)
         all_listeners = listeners_of(listeners, has_users=users is not None, has_tls=tls)
         first_topics = dict(topics or {})
+        if first_use == "kafka" and first_topics.keys() >= {*INTERNAL_TOPICS}:
+            expected = f"'ready' with the topics {' and '.join(INTERNAL_TOPICS)}, which then exist from the start"
+            raise ConfigError.of("first_use", first_use, expected)
         settings = Config({**DEFAULT_CONFIG, **(config or {})})
         self._authority: CertificateAuthority | None = None
         if tls and not settings.has_own_certificates:
@@ -204,6 +218,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
                 acls=None if acls is None else [each.acl for each in acls],
                 listeners=all_listeners,
                 credentials=Credentials(passwords, random.Random(f"credentials {seed_of_start}").randbytes),
+                first_use=first_use,
             )
 
         try:

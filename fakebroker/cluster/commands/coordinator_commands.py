@@ -8,7 +8,7 @@ from fakebroker.cluster.commands.definition import (
     command,
 )
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
-from fakebroker.cluster.topics import NO_LEADER, Partition
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition
 from fakebroker.errors import ConfigError
 
 
@@ -53,6 +53,7 @@ class CoordinatorCommands(CommandsBase):
         """
 
         def offsets_partition() -> Partition:
+            self._cluster.first_use.finish(OFFSETS_TOPIC, self._now_ms())
             self._cluster.topics.show_offsets_topic()
             count = len(self._cluster.topics.offsets_topic.partitions)
             if not 0 <= partition < count:
@@ -80,7 +81,12 @@ class CoordinatorCommands(CommandsBase):
         Raises:
             ConfigError: The broker does not exist or is down, or an option is out of range.
         """
-        self._move(lambda: self._cluster.transactions_partition_of(transactional_id), to, Failover(**how))
+
+        def transactions_partition() -> Partition:
+            self._cluster.first_use.finish(TRANSACTIONS_TOPIC, self._now_ms())
+            return self._cluster.transactions_partition_of(transactional_id)
+
+        self._move(transactions_partition, to, Failover(**how))
 
     def _move(self, find: Callable[[], Partition], to: int | None, how: Failover) -> None:
         """Change the leader of a partition of an internal topic, which `find` returns."""

@@ -32,6 +32,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
+        if not cluster.first_use.has_producer_ids(call.node_id, now_ms):
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
         # As in Kafka, a producer without a transactional id gets a new producer id even if it has one.
         return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
     late: LateResponse[ProducerResult] = LateResponse(lambda result: _response(call, result))

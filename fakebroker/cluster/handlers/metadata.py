@@ -109,6 +109,8 @@ def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCod
     growth_bytes = len(name) + cluster.config.number("num.partitions") * cluster.partition_bytes
     if cluster.storage is not None and not cluster.storage.claim(growth_bytes):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name in INTERNAL_TOPICS and not cluster.first_use.exists(name, cluster.now_ms):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return cluster.auto_create_topic(name)
 
 

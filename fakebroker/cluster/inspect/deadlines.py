@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 DeadlineKind = Literal[
+    "first_use",
     "load",
     "stale_lookup",
     "preferred_election",
@@ -71,6 +72,7 @@ class Deadline:
         at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
         in_s: Seconds until then, by the brokers' clock.
         kind: What happens.
+            first_use: An internal topic is created, or its leaders begin to load it (`first_use="kafka"`).
             load: A coordinator finishes reading its log, or fails to.
             stale_lookup: FindCoordinator stops returning the old coordinator.
             preferred_election: Preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
@@ -175,6 +177,14 @@ def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
 
 
 # Sources of deadlines
+
+
+def _first_uses(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for topic, due_ms in cluster.first_use.due_ms.items():
+        if due_ms != inf:
+            exists = topic in cluster.topics
+            text = f"The leaders of {topic} begin to load it." if exists else f"{topic} is created."
+            yield Deadline(at_ms=due_ms, kind="first_use", text=text)
 
 
 def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
@@ -445,6 +455,7 @@ def _transaction_attempts(cluster: "Cluster", now_ms: float) -> Iterator[Deadlin
 
 
 SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
+    _first_uses,
     _loads,
     _stale_lookups,
     _preferred_election,

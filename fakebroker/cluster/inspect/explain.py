@@ -17,7 +17,7 @@ from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timelines.timeline import names_in, short_names, with_names
-from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
@@ -37,7 +37,9 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     moments = cluster.history.of(group_id)
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.groups.classic.get(group_id) if broker else None
-    if broker is None:
+    if OFFSETS_TOPIC in cluster.first_use.due_ms:
+        sentences = before_first_use(cluster, group_id, OFFSETS_TOPIC, now_ms)
+    elif broker is None:
         sentences = without_coordinator(cluster, group_id, cluster.offsets_partition_of(group_id))
     elif error := broker.coordinator.error_for(group_id):
         partition = cluster.offsets_partition_of(group_id)
@@ -96,6 +98,20 @@ def without_coordinator(cluster: Cluster, key: str, partition: Partition) -> Ite
     name = f"{partition.topic.name}-{partition.index}"
     yield f"{key} has no coordinator: {name} has no leader. Its replicas are on brokers {on_brokers}."
     yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
+
+
+def before_first_use(cluster: Cluster, key: str, topic: str, now_ms: float) -> Iterator[str]:
+    """Yield sentences on a group or a transactional id whose internal topic has no coordinators yet."""
+    due_ms = cluster.first_use.due_ms[topic]
+    if topic in cluster.topics:
+        yield f"{key} has no coordinator yet: {topic} is new, and is loaded in {seconds_text(due_ms - now_ms)}."
+        yield "Requests fail with NOT_COORDINATOR."
+        return
+    if due_ms == inf:
+        yield f"{key} has no coordinator yet: no client has looked for one, so that {topic} does not exist."
+    else:
+        yield f"{key} has no coordinator yet: {topic} is created in {seconds_text(due_ms - now_ms)}."
+    yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE, other requests with NOT_COORDINATOR."
 
 
 def not_served(

@@ -7,9 +7,10 @@ from math import inf
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.deadlines import delays_of
-from fakebroker.cluster.inspect.explain import not_served, without_coordinator, zombies_of
+from fakebroker.cluster.inspect.explain import before_first_use, not_served, without_coordinator, zombies_of
 from fakebroker.cluster.inspect.phrases import counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.transaction_views import awaited_markers, find_transaction, hanging_transactions
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.coordinator.transaction.records import MAX_EPOCH
 from fakebroker.coordinator.transaction.states import (
@@ -42,7 +43,9 @@ def explain_transaction(cluster: Cluster, transactional_id: str, now_ms: float) 
     transactions = cluster.transactions
     partition, broker = transactions.partition_of(transactional_id), transactions.coordinator_of(transactional_id)
     found = find_transaction(cluster, transactional_id)
-    if partition is None:
+    if TRANSACTIONS_TOPIC in cluster.first_use.due_ms:
+        sentences = before_first_use(cluster, transactional_id, TRANSACTIONS_TOPIC, now_ms)
+    elif partition is None:
         sentences = iter((f"{transactional_id} is Dead: no client has looked for a transaction coordinator.",))
     elif broker is None:
         sentences = without_coordinator(cluster, transactional_id, partition)

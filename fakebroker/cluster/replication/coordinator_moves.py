@@ -89,6 +89,7 @@ class CoordinatorMoves(Generic[C]):
             is infinite if only `finish_loading` ends it.
         stale: Maps the number of a partition to (node id of its old leader, end in ms). Until the end, FindCoordinator
             returns the old leader.
+        is_started: Whether leaders coordinate their partitions. Those of a fresh cluster may not yet (`FirstUse`).
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -97,6 +98,7 @@ class CoordinatorMoves(Generic[C]):
     load: Callable[[C, Partition, float], None]
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
+    is_started: bool = True
 
     def clear(self) -> None:
         """Forget pending loads and stale leaders."""
@@ -105,6 +107,8 @@ class CoordinatorMoves(Generic[C]):
 
     def move(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
         """Move the coordinator of a partition from its old leader to its new one, if it has one."""
+        if not self.is_started:
+            return
         index = partition.index
         self.loading.pop(index, None)
         self.stale.pop(index, None)
@@ -117,12 +121,16 @@ class CoordinatorMoves(Generic[C]):
         _lose_records(partition, how)
         if partition.leader_id == NO_LEADER:
             return
-        new = self.of_broker(self.brokers[partition.leader_id])
-        new.resign(index, now_ms)  # In case the new leader is a zombie of this partition.
-        new.start_loading(index)
-        self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
+        # In case the new leader is a zombie of this partition.
+        self.of_broker(self.brokers[partition.leader_id]).resign(index, now_ms)
+        self.start_loading(partition, inf if how.load_ms is None else now_ms + how.load_ms, fails=how.load_fails)
         if how.load_ms == 0:
             self._finish_loading(index, now_ms)
+
+    def start_loading(self, partition: Partition, end_ms: float, *, fails: bool = False) -> None:
+        """Let the leader of a partition load it until a time."""
+        self.of_broker(self.brokers[partition.leader_id]).start_loading(partition.index)
+        self.loading[partition.index] = (end_ms, fails)
 
     def finish_loading(self, now_ms: float) -> None:
         """Finish loading all partitions, regardless of their remaining time."""

@@ -16,7 +16,7 @@ from msgspec import Meta
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.seeding.consumer_group_seed import SeededMember, group_records, member_id_of
 from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
-from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
@@ -445,6 +445,7 @@ def seed_in_steps(
     Raises:
         ConfigError: As `seed_groups`.
     """
+    cluster.first_use.finish(OFFSETS_TOPIC, now_ms())
     planned: dict[str, tuple[SeedPlan, list[KeyedRecord]]] = {}
     for seed in seeds:
         plan = SeedPlan(cluster, seed)

@@ -14,7 +14,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.seeding.producer import produce
 from fakebroker.cluster.seeding.seed_lag import MAX_RECORDS
-from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, TransactionValue
 from fakebroker.coordinator.transaction.states import EMPTY, ONGOING, PREPARED, STORED_STATES
@@ -89,6 +89,7 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
         expected = f"none in state {seed.state}, which has no transaction"
         raise ConfigError.of("records", seed.records, expected, where=where)
     partitions = [_checked_partition(cluster, text, where) for text in seed.records]
+    cluster.first_use.finish(TRANSACTIONS_TOPIC, now_ms)
     cluster.transactions_partition_of(name)  # creates the topic
     broker = cluster.transactions.coordinator_of(name)
     error = None if broker is None else broker.transaction_coordinator.error_for(name)

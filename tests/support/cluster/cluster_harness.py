@@ -15,6 +15,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
+from fakebroker.cluster.first_use import FirstUseMode
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -66,6 +67,7 @@ class ClusterHarness:
         as_version: The release of Kafka that all brokers emulate; the newest behavior if None.
         proposals: Names of proposals that the brokers support.
         racks: The racks of the brokers; none if empty.
+        first_use: What clients notice of the first use of the internal topics.
 
     Attributes:
         cluster: The cluster.
@@ -80,6 +82,7 @@ class ClusterHarness:
         as_version: str | None = None,
         proposals: Sequence[str] = (),
         racks: Sequence[str | None] = (),
+        first_use: FirstUseMode = "ready",
     ) -> None:
         ids = count(1)
         self.now_ms = START_MS
@@ -92,6 +95,7 @@ class ClusterHarness:
             journal=Journal(),
             now_ms=START_MS,
             racks=racks,
+            first_use=first_use,
         )
         for broker in self.cluster.brokers.values():
             broker.host, broker.port = "localhost", 9000 + broker.node_id
