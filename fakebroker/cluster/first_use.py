@@ -1,9 +1,9 @@
 """`FirstUse`: a fresh cluster creates its internal topics when clients need them, which takes time in Kafka.
 
 FindCoordinator gets COORDINATOR_NOT_AVAILABLE at first, until the topic exists. Then it returns the leaders. They
-answer NOT_COORDINATOR until they load their partitions, and COORDINATOR_LOAD_IN_PROGRESS until they have loaded them. Each
-topic is created by itself. A broker also has no producer ids when it is first asked for one. Measured with Apache Kafka
-4.0.2 and 4.2.2, with one broker and with three. Does not depend on `Cluster` or requests.
+answer NOT_COORDINATOR until they load their partitions, and COORDINATOR_LOAD_IN_PROGRESS until they have loaded them.
+Each topic is created by itself. A broker also has no producer ids when it is first asked for one. Measured with Apache
+Kafka 4.0.2 and 4.2.2, with one broker and with three. Does not depend on `Cluster` or requests.
 """
 
 from collections.abc import Callable, Mapping
