@@ -11,8 +11,8 @@ from fakebroker.cluster.first_use import CREATION_MS, ELECTION_MS, LOADING_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, TRANSACTIONAL_ID, Client
-from tests.support.exactly_once.clients import READERS, with_each_client as with_each_transactional_client
+from tests.support.exactly_once import aio, confluent, fakebroker_client, kafka_python
+from tests.support.exactly_once.application import OUTPUT, TRANSACTIONAL_ID, Client
 from tests.support.group_requests import commit_request
 from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, GroupConsumer, Settings
@@ -27,6 +27,7 @@ CONSUMERS: dict[str, Callable[[str, Settings], GroupConsumer]] = {
     **{client.name: client.consumer for client in (CONFLUENT, AIO, KAFKA_PYTHON)},
     "fakebroker": FakebrokerConsumer,
 }
+PRODUCERS = (confluent.CONFLUENT, aio.AIO, kafka_python.KAFKA_PYTHON, fakebroker_client.FAKEBROKER)
 
 T = TypeVar("T")
 
@@ -72,21 +73,20 @@ def test_a_consumer_joins_reads_and_commits(name: str, fake_cluster: FakeCluster
 
 
 @pytest.mark.slow
-@pytest.mark.fake_cluster(topics={INPUT: 1, OUTPUT: 1}, first_use="kafka", clock="manual")
-@with_each_transactional_client
-def test_a_producer_commits_a_transaction_with_an_offset(client: Client, fake_cluster: FakeCluster) -> None:
+@pytest.mark.fake_cluster(topics={OUTPUT: 1}, first_use="kafka", clock="manual")
+@pytest.mark.parametrize("client", PRODUCERS, ids=lambda client: client.name)
+def test_a_producer_commits_a_transaction(client: Client, fake_cluster: FakeCluster) -> None:
     servers = fake_cluster.bootstrap_servers
     application = through_first_use(
         fake_cluster, lambda: client.start(servers, "producer"), transactional_id=TRANSACTIONAL_ID
     )
-    assert through_first_use(fake_cluster, application.committed, group=GROUP_ID) == 0
     application.begin()
     application.produce(0, b"a")
-    application.send_offset(1)
+    application.flush()
     application.commit(CALL_TIMEOUT_S)
     application.crash()
-    assert fake_cluster.offsets(GROUP_ID)[INPUT, 0].offset == 1
-    assert READERS[client].read_committed(servers, 1) == [[b"a"]]
+    assert fake_cluster.transaction(TRANSACTIONAL_ID).state == "CompleteCommit"
+    assert [record.value for record in fake_cluster.records(OUTPUT)] == [b"a"]
 
 
 def commit_without_retries(cluster: FakeCluster) -> ErrorCode:
