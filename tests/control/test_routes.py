@@ -708,6 +708,15 @@ def test_clusters_are_created_listed_and_deleted(control: ControlHarness) -> Non
     assert control.request("DELETE", "/v1/clusters/default").status == 409
 
 
+def test_a_cluster_is_created_with_the_first_use_of_kafka(control: ControlHarness) -> None:
+    options = {"name": "other", "brokers": 1, "first_use": "kafka", "clock": "manual"}
+    assert control.request("POST", "/v1/clusters", options).status == 201
+    explained = control.request("GET", "/v1/clusters/other/groups/g/explain").json
+    assert "no client has looked for one" in str(explained)
+    refused = control.request("POST", "/v1/clusters", options | {"name": "third", "first_use": "slow"})
+    assert (refused.status, "first_use='slow': expected one of ready, kafka" in refused.json["detail"]) == (400, True)
+
+
 def test_clusters_have_data_directories_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeCluster(1) as cluster, ControlServer(cluster, data_dirs=str(tmp_path / "dirs")) as server:
         control = ControlHarness(cluster, server)

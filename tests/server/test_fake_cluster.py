@@ -207,6 +207,11 @@ def test_a_topic_is_created_with_configs(fake_cluster: FakeCluster) -> None:
 INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"first_node_id": -1}, "first_node_id=-1: expected an integer from 0 to 2147482647"),
     ({"first_node_id": "0"}, "first_node_id='0': expected an integer"),
+    ({"first_use": "slow"}, "first_use='slow': expected one of ready, kafka"),
+    (
+        {"first_use": "kafka", "topics": {"__consumer_offsets": 1, "__transaction_state": 1}},
+        "first_use='kafka': expected 'ready' with the topics __consumer_offsets and __transaction_state",
+    ),
     ({"brokers": [Broker(rack="")]}, "rack=''"),
     (
         {"config": {"replica.selector.class": "RackAwareReplicaSelector"}},
