@@ -124,10 +124,13 @@ def test_serve_has_the_given_node_ids_and_racks() -> None:
 
 
 def test_serve_can_be_as_slow_as_kafka_at_its_first_use() -> None:
-    options = ("--port", "0", "--brokers", "1", "--first-use", "kafka", "--clock", "manual")
+    options = ("--port", "0", "--brokers", "1", "--first-use", "kafka", "--clock", "manual", "--until-stdin-ends")
     with start_serve(*options) as process, WireClient(first_broker(process)) as wire:
         (found,) = wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
 
 
 def test_events_on_stdin_advance_a_manual_clock() -> None:

@@ -714,7 +714,8 @@ def test_a_cluster_is_created_with_the_first_use_of_kafka(control: ControlHarnes
     explained = control.request("GET", "/v1/clusters/other/groups/g/explain").json
     assert "no client has looked for one" in str(explained)
     refused = control.request("POST", "/v1/clusters", options | {"name": "third", "first_use": "slow"})
-    assert (refused.status, "first_use='slow': expected one of ready, kafka" in refused.json["detail"]) == (400, True)
+    assert (refused.status, "first_use='slow': expected one of ready, kafka" in refused.json["detail"]) == (422, True)
+    assert control.request("DELETE", "/v1/clusters/other").status == 204
 
 
 def test_clusters_have_data_directories_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
