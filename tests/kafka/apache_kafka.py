@@ -110,7 +110,7 @@ def java() -> str:
 
 
 class KafkaBroker:
-    """One broker, which is a controller, too. Its data survive `kill` and `start`.
+    """One broker, which may be a controller, too. Its data survive `kill` and `start`.
 
     Attributes:
         node_id: Its node id, from 1.
@@ -197,8 +197,9 @@ class ApacheKafka:
 
     Args:
         release: A key of `RELEASES`, such as "4.2", or a full version.
-        brokers: The number of brokers; each is a controller, too.
-        config: Settings of all brokers, by Kafka's names. They override the defaults here.
+        brokers: The number of brokers.
+        controllers: How many of them, from the first one, are controllers, too; all by default.
+        config: Settings of all brokers, by Kafka's names. They override the defaults here; None removes one.
 
     Attributes:
         brokers: The brokers, by node id.
@@ -208,9 +209,16 @@ class ApacheKafka:
         KafkaError: On entering: Maven or Kafka has failed, or a broker is not ready in time.
     """
 
-    def __init__(self, release: str, brokers: int = 1, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        release: str,
+        brokers: int = 1,
+        config: Mapping[str, object] | None = None,
+        controllers: int | None = None,
+    ) -> None:
         self.release = release
         self._number, self._config = brokers, dict(config or {})
+        self._controllers = brokers if controllers is None else controllers
         self.brokers: dict[int, KafkaBroker] = {}
         self.folder = Path()
 
@@ -241,18 +249,20 @@ class ApacheKafka:
 
     def _write_files(self, class_path: str) -> None:
         ports = free_ports(2 * self._number)
-        clients, controllers = ports[: self._number], ports[self._number :]
-        for node_id, (port, controller) in enumerate(zip(clients, controllers, strict=True), 1):
+        clients, controllers = ports[: self._number], ports[self._number :][: self._controllers]
+        for node_id, (port, controller) in enumerate(zip(clients, ports[self._number :], strict=True), 1):
+            is_controller = node_id <= self._controllers
             folder = self.folder / f"broker-{node_id}"
             folder.mkdir()
             broker = self.brokers[node_id] = KafkaBroker(node_id, port, folder, class_path)
             replicas = min(3, self._number)
             settings: dict[str, object] = {
-                "process.roles": "broker,controller",
+                "process.roles": "broker,controller" if is_controller else "broker",
                 "node.id": node_id,
                 "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{each}" for n, each in enumerate(controllers, 1)),
                 "controller.listener.names": "CONTROLLER",
-                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}"
+                + (f",CONTROLLER://127.0.0.1:{controller}" if is_controller else ""),
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "log.dirs": folder / "data",
                 "default.replication.factor": replicas,
@@ -269,7 +279,8 @@ class ApacheKafka:
                 "log.index.size.max.bytes": 2**16,
                 **self._config,
             }
-            broker.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+            lines = (f"{key}={value}\n" for key, value in settings.items() if value is not None)
+            broker.properties.write_text("".join(lines))
 
     def _format(self) -> None:
         """Format the data directories, at the same time."""

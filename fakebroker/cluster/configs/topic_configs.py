@@ -71,6 +71,7 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
     "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
+    "max.decompressed.message.bytes": ConfigKey(_INT, 2**31 - 9, 1, broker_name="max.decompressed.message.bytes"),
     "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
     "message.timestamp.after.max.ms": ConfigKey(
         _LONG,
@@ -157,6 +158,7 @@ _SINCE = {
     "local.retention.bytes": Release(3, 6),
     "local.retention.ms": Release(3, 6),
     "max.compaction.lag.ms": Release(2, 3),
+    "max.decompressed.message.bytes": Release(4, 2),
     "message.downconversion.enable": Release(2, 0),
     "message.timestamp.after.max.ms": Release(3, 6),
     "message.timestamp.before.max.ms": Release(3, 6),

@@ -30,6 +30,7 @@ from fakebroker.protocol.messages.fetch import (
 )
 from fakebroker.protocol.records import split_batches
 from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import replaced
 from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         if hidden and key in hidden and partition is not ErrorCode.UNKNOWN_TOPIC_ID:
             partition = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if isinstance(partition, ErrorCode):
-            unknown[key] = _failed(requested, partition)
+            # Such an answer has an empty list, one for a partition that is led here has none (FetchResponse).
+            unknown[key] = replaced(_failed(requested, partition), aborted_transactions=[])
             continue
         limit_bytes = min(budget_bytes, requested.partition_max_bytes)
         # KIP-74: the first partition with records returns at least one batch, regardless of limits.

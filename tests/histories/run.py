@@ -1,0 +1,334 @@
+"""Plays random histories for some time, and prints the differences by kind, each with a shrunk history.
+
+python -m tests.histories.run --release 4.2 --seconds 30 --seed 1
+python -m tests.histories.run --fake --seconds 10
+python -m tests.histories.run --play FILE
+
+Known differences are in `known.txt`: a pattern of the kind, and the reason. A history ends at one of them.
+Exit status: 0, 1 if a difference is not known.
+"""
+
+import argparse
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
+
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from fakebroker.protocol.releases import Release, release as parse_release
+from tests.histories.drawing import ALONE, PROFILES, histories
+from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
+from tests.histories.play import Outcome, error_codes, play, play_on_fake
+from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created
+from tests.kafka.apache_kafka import ApacheKafka
+
+KNOWN = Path(__file__).parent / "known.txt"
+_ATTEMPTS = 3
+"""A difference counts if the history differs in the same way each time."""
+
+Player = Callable[[History], Outcome]
+
+
+def known_kinds() -> dict[str, str]:
+    """Return the patterns of known differences, with their reasons."""
+    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
+    pairs = (line.split("  # ", 1) for line in lines if line and not line.startswith("#"))
+    return {pattern.strip(): reason for pattern, reason in pairs}
+
+
+def shrunk(history: History, kind: str, play_once: Player, until: float) -> History:
+    """Return a shorter history with a difference of the same kind. Steps are left out, then parts of their fields."""
+
+    def differs(candidate: History) -> bool:
+        if time.monotonic() > until:
+            return False
+        found = play_once(candidate).difference
+        return found is not None and found.kind == kind
+
+    size = max(1, len(history) // 2)
+    while size:
+        at = 0
+        while at < len(history):
+            candidate = history[:at] + history[at + size :]
+            if candidate and differs(candidate):
+                history = candidate
+            else:
+                at += size
+        size = size // 2 if size > 1 else 0
+    return history
+
+
+@dataclass
+class Found:
+    """A kind of difference.
+
+    Attributes:
+        history: The shortest history, shrunk.
+        shown: The difference as text.
+        count: How many histories ended with it.
+        known: The reason, if it is known.
+    """
+
+    history: History
+    shown: str
+    count: int = 1
+    known: str | None = None
+
+
+@dataclass
+class Results:
+    """What a run has found, by kind.
+
+    Attributes:
+        histories, answers: How many were played and compared.
+        passing: Differences that did not happen again with the same history, by kind.
+    """
+
+    found: dict[str, Found] = field(default_factory=dict)
+    histories: Counter[str] = field(default_factory=Counter)
+    answers: int = 0
+    passing: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unknown(self) -> list[str]:
+        return [kind for kind, each in self.found.items() if each.known is None]
+
+
+class Turns:
+    """Lets many histories be played at the same time, or one alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._playing = 0
+        self._waiting_alone = 0
+
+    @contextmanager
+    def turn(self, *, alone: bool) -> Iterator[None]:
+        with self._changed:
+            if alone:
+                self._waiting_alone += 1
+                self._changed.wait_for(lambda: self._playing == 0)
+                self._waiting_alone -= 1
+                self._playing = -1
+            else:
+                self._changed.wait_for(lambda: self._playing >= 0 and not self._waiting_alone)
+                self._playing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._playing = 0 if alone else self._playing - 1
+                self._changed.notify_all()
+
+
+class Runner:
+    """Plays histories in threads, until the time is over.
+
+    Args:
+        play_once: Plays a history.
+        release: Whose versions are drawn.
+        until: When to end, by the monotonic clock.
+        shrink_s: How long one difference is shrunk, at most.
+    """
+
+    def __init__(self, play_once: Player, release: Release, until: float, shrink_s: float) -> None:
+        self.results = Results()
+        self._play, self._release, self._until, self._shrink_s = play_once, release, until, shrink_s
+        self._known = known_kinds()
+        self._lock = threading.Lock()
+        self.failure: BaseException | None = None
+
+    def run(self, seed: int, threads: int, profiles: Sequence[str]) -> None:
+        """Run all threads. Each draws its own histories."""
+        running = []
+        for number in range(threads):
+            # Each thread begins with another profile. One thread has the histories that are played alone.
+            turned = [*profiles[number % len(profiles) :], *profiles[: number % len(profiles)]]
+            mine = [each for each in turned if number == 0 or each not in ALONE]
+            running.append(threading.Thread(target=self._search, args=(seed * 1_000 + number, mine)))
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def _search(self, seed: int, profiles: Sequence[str]) -> None:
+        try:
+            for round_number in self._rounds():
+                for profile in profiles:
+                    self._draw(seed + 7919 * round_number, profile)
+        except BaseException as error:
+            # The whole run ends: what was not compared is not the same.
+            self._until, self.failure = 0, error
+
+    def _rounds(self) -> Iterator[int]:
+        number = 0
+        while time.monotonic() < self._until:
+            yield number
+            number += 1
+
+    def _draw(self, seed: int, profile: str) -> None:
+        """Draw and play some histories of a profile."""
+
+        @seeded(seed)
+        @settings(
+            max_examples=2 if profile in ALONE else 10,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(histories(self._release, profile))
+        def one(history: History) -> None:
+            if time.monotonic() < self._until:
+                self._examine(profile, history)
+
+        one()
+
+    def _examine(self, profile: str, history: History) -> None:
+        outcome = self._play(history)
+        with self._lock:
+            self.results.histories[profile] += 1
+            self.results.answers += outcome.compared
+            self.results.requests.update(step.api for step in history if step.client)
+        difference = outcome.difference
+        if difference is None:
+            return
+        with self._lock:
+            if (seen := self.results.found.get(difference.kind)) is not None:
+                seen.count += 1
+                return
+        reason = next((why for pattern, why in self._known.items() if re.search(pattern, difference.kind)), None)
+        if reason is None:
+            for _ in range(_ATTEMPTS - 1):
+                again = self._play(history).difference
+                if again is None or again.kind != difference.kind:
+                    with self._lock:
+                        self.results.passing[difference.kind] += 1
+                    return
+        shown = str(difference)
+        with self._lock:
+            if difference.kind in self.results.found:
+                self.results.found[difference.kind].count += 1
+                return
+            self.results.found[difference.kind] = Found(history[: outcome.at + 1], shown, known=reason)
+        if reason is None:
+            print(f"differs: {difference.kind}", flush=True)
+            shorter = shrunk(history[: outcome.at + 1], difference.kind, self._play, time.monotonic() + self._shrink_s)
+            with self._lock:
+                self.results.found[difference.kind].history = shorter
+
+
+def report(results: Results) -> str:
+    """Return what was found, as text."""
+    by_profile = ", ".join(f"{name} {count}" for name, count in sorted(results.histories.items()))
+    lines = [f"{sum(results.histories.values())} histories ({by_profile}), {results.answers} answers compared"]
+    for each in sorted(results.found.values(), key=lambda found: -found.count):
+        lines += ["", f"## {each.count} x {each.shown}"]
+        if each.known is not None:
+            lines.append(f"known: {each.known}")
+        else:
+            lines.append(to_text(each.history))
+    if results.passing:
+        lines += ["", "Not again with the same history: " + ", ".join(f"{n} x {k}" for k, n in results.passing.items())]
+    missing = sorted(
+        {name for names in PROFILES.values() for name in names if name[0].isupper()} - set(results.requests)
+    )
+    lines += ["", f"requests of {len(results.requests)} APIs" + (f"; none of {', '.join(missing)}" if missing else "")]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.histories.run")
+    parser.add_argument("--release", default="4.2")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--shrink-seconds", type=float, default=60)
+    parser.add_argument("--fake", action="store_true")
+    parser.add_argument("--play", type=Path)
+    parser.add_argument("--bootstrap")
+    parser.add_argument("--profiles", default=",".join(PROFILES))
+    options = parser.parse_args(arguments)
+    release = parse_release(options.release)
+    with ExitStack() as stack:
+        if options.fake:
+            play_once: Player = partial(play_on_fake, release=release)
+        else:
+            if options.bootstrap:
+                host, _, port = options.bootstrap.partition(":")
+                address = host, int(port)
+            else:
+                address = start_kafka(stack, options.release)
+            turns = Turns()
+
+            def play_once(history: History) -> Outcome:
+                with turns.turn(alone=is_alone(history)):
+                    return play(history, release, address)
+
+        if options.play is not None:
+            outcome = play_once(from_text(options.play.read_text()))
+            print(
+                f"step {outcome.at}: {outcome.difference}"
+                if outcome.difference
+                else f"same: {outcome.compared} answers"
+            )
+            return int(outcome.difference is not None)
+        runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
+        runner.run(options.seed, options.threads, options.profiles.split(","))
+    print(report(runner.results), end="")
+    return int(bool(runner.results.unknown))
+
+
+def start_kafka(stack: ExitStack, release: str) -> tuple[str, int]:
+    """Start a broker of Kafka with the topics that all histories share, and return its address."""
+    config: dict[str, object] = {
+        **SETTINGS,
+        "auto.create.topics.enable": "true",
+        "offsets.topic.replication.factor": BROKERS,
+        # Topics show Kafka's defaults.
+        "log.segment.bytes": None,
+        "log.index.size.max.bytes": None,
+    }
+    kafka = stack.enter_context(ApacheKafka(release, BROKERS, config, controllers=1))
+    broker = kafka.brokers[1]
+    address = broker.host, broker.port
+    prepare(address)
+    kafka.brokers[STOPPED_BROKER].stop()
+    return address
+
+
+def prepare(address: tuple[str, int]) -> None:
+    """Create the shared topics, and the internal ones."""
+    side = KafkaSide("prepare.", address)
+    internal = {
+        OFFSETS_TOPIC: int(str(SETTINGS["offsets.topic.num.partitions"])),
+        TRANSACTIONS_TOPIC: int(str(SETTINGS["transaction.state.log.num.partitions"])),
+    }
+    topics = created(SHARED_TOPICS, [1]) + created(internal, [1, STOPPED_BROKER])
+    side.ask("CreateTopics", 7, {"topics": topics, "timeout_ms": 5_000})
+    deadline = time.monotonic() + 30
+    for key_type, api, version, fields in (
+        (0, "OffsetFetch", 9, {"groups": [{"group_id": "x", "topics": None}]}),
+        (1, "InitProducerId", 5, {"transactional_id": "x", "transaction_timeout_ms": 60_000}),
+    ):
+        side.ask("FindCoordinator", 4, {"coordinator_keys": ["x"], "key_type": key_type})
+        while error_codes(side.ask(api, version, fields)) != {0}:
+            assert time.monotonic() < deadline, f"Kafka answers {api} with errors"
+            time.sleep(0.05)
+    side.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
