@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.topics import OFFSETS_TOPIC
@@ -24,6 +26,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, read_response, request_frame, response_frame
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Message
+from tests.histories.hash_order import in_hash_order
 from tests.histories.history import SHARED_TOPICS, Clients, Fields, Step
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, ClusterHarnessEnvironment
 
@@ -165,6 +168,9 @@ class FakeSide:
         environment = ClusterHarnessEnvironment(self._harness)
         cluster = self._harness.cluster
         ClusterCommands(cluster, environment, new_cluster=lambda: cluster).stop_broker(STOPPED_BROKER)
+        groups = cluster.brokers[1].coordinator.groups.consumer
+        assignors = {name: in_hash_order(each) for name, each in groups.config.assignors.items()}
+        groups.config = replace(groups.config, assignors=assignors)
         self.next_ids.extend(topic_ids[name] for name in SHARED_TOPICS if topic_ids is not None)
         self.send(Step("test", "CreateTopics", 7, {"topics": created(SHARED_TOPICS, [1]), "timeout_ms": 1_000}), -1)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from fakebroker.coordinator.group.history import RecordedMoment, Timers
 from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange, is_visible
+from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH, ConsumerGroupMember, Partitions
 from fakebroker.coordinator.group.modern.reconciliation import FREE
 from fakebroker.coordinator.group.modern.records import (
@@ -122,9 +123,20 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING if self._behind else ConsumerGroupState.STABLE
 
     def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
-        """Return the member with an instance id, or None."""
+        """Return the member with an instance id, or None.
+
+        Raises:
+            HeartbeatError: UNKNOWN_MEMBER_ID: the member has taken another instance id, and left. As in Kafka, its
+                first instance id still leads to its member id (`ConsumerGroup.staticMember`).
+        """
         member_id = self.static_members.get(instance_id)
-        return None if member_id is None else self.members[member_id]
+        if member_id is None:
+            return None
+        if member_id not in self.members:
+            raise HeartbeatError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return self.members[member_id]
 
     def partition_epoch(self, topic_id: bytes, index: int) -> int:
         """Return the epoch of the member that has a partition, or still has to give it up; -1 if it is free."""
@@ -167,6 +179,15 @@ class ConsumerGroup:
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     # Changing
+
+    def retry_timers(self, member_id: str, now_ms: float, retry_ms: float) -> None:
+        """Let the timers of a member that are due now end at another time, because they had no effect."""
+        for deadlines in (self.session_deadlines, self.join_deadlines, self.sync_deadlines):
+            if deadlines.get(member_id, inf) <= now_ms:
+                deadlines[member_id] = retry_ms
+        due_ms, epoch = self.rebalance_deadlines.get(member_id, (inf, 0))
+        if due_ms <= now_ms:
+            self.rebalance_deadlines[member_id] = retry_ms, epoch
 
     def replay(self, record: ConsumerGroupRecord) -> None:
         """Apply a record that is in the log (Kafka's `GroupMetadataManager.replay`).
@@ -441,10 +462,10 @@ class ConsumerGroup:
             if deadline_ms <= now_ms
         ]
         for member_id, (deadline_ms, epoch) in [*self.rebalance_deadlines.items()]:
-            if deadline_ms <= now_ms:
+            if deadline_ms <= now_ms and self.members[member_id].member_epoch == epoch:
+                due.append((deadline_ms, member_id, "{} did not give up partitions in time"))
+            elif deadline_ms <= now_ms:
                 del self.rebalance_deadlines[member_id]
-                if self.members[member_id].member_epoch == epoch:
-                    due.append((deadline_ms, member_id, "{} did not give up partitions in time"))
         expired: dict[str, str] = {}
         for _, member_id, cause in sorted(due, key=itemgetter(0)):
             expired.setdefault(member_id, cause.format(member_id))

@@ -436,12 +436,12 @@ class ConsumerGroups:
         leaving: dict[str, None] = {}
         for member_id, instance_id in identities:
             error = _NONE
-            if instance_id is None:
-                member = group.members.get(member_id)
-            else:
-                member = group.static_member(instance_id)
-                if member is not None and member_id not in ("", member.member_id):
-                    error = ErrorCode.FENCED_INSTANCE_ID
+            try:
+                member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
+            except HeartbeatError:
+                member = None
+            if instance_id is not None and member is not None and member_id not in ("", member.member_id):
+                error = ErrorCode.FENCED_INSTANCE_ID
             errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member is None else error)
             if member is not None and not error:
                 leaving[member.member_id] = None
@@ -456,7 +456,7 @@ class ConsumerGroups:
         for member_id, cause in expired.items():
             if member_id in group.members and (yield from self.remove(group, [member_id], now_ms, cause)):
                 # As in Kafka, where the timer runs again after a failed append.
-                group.arm_session(member_id, now_ms + _RETRY_MS)
+                group.retry_timers(member_id, now_ms, now_ms + _RETRY_MS)
             if self._groups.get(group.group_id) is not group:
                 return  # It was downgraded.
             group.end_moment(now_ms)
