@@ -377,7 +377,12 @@ def _bump_group_epoch(step: Step) -> None:
 
 def current_target(step: Step) -> tuple[Partitions, int]:
     """Return the target of the member, and its epoch."""
-    return step.group.target.get(_target_holder(step), NO_PARTITIONS), step.group.assignment_epoch
+    group, member = step.group, step.member
+    if member.instance_id is not None and member.instance_id not in group.static_members:
+        # Kafka looks for the target of a static member by its instance id alone (`ConsumerGroup.targetAssignment`). A
+        # member that rejoins with a new instance id gets none before the next epoch.
+        return NO_PARTITIONS, group.assignment_epoch
+    return group.target.get(_target_holder(step), NO_PARTITIONS), group.assignment_epoch
 
 
 def update_target(step: Step) -> tuple[Partitions, int]:
