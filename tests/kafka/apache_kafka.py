@@ -18,6 +18,7 @@ from typing import Self
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.cached_folder import cached_folder
 from tests.support.wire_client import WireClient
 
 RELEASES = {"4.0": "4.0.2", "4.1": "4.1.2", "4.2": "4.2.2", "4.3": "4.3.1", "4.4": "4.4.0"}
@@ -38,6 +39,11 @@ _POM = """\
   <dependencies>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{0}</version>
+      <!-- 70 MB, and unused by stores in memory. -->
+      <exclusions><exclusion><groupId>org.rocksdb</groupId><artifactId>rocksdbjni</artifactId></exclusion></exclusions>
+    </dependency>
     <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
   </dependencies>
 </project>
@@ -62,27 +68,18 @@ def jars(release: str) -> Path:
         KafkaError: Maven has failed.
     """
     version = RELEASES.get(release, release)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fakebroker" / "apache-kafka"
-    folder = cache / version
-    if folder.exists():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    # Maven writes to a folder of its own, so that an interrupted or concurrent run leaves no incomplete folder.
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        (Path(scratch) / "pom.xml").write_text(_POM.format(version))
+    pom = _POM.format(version)
+
+    def fill(folder: Path) -> None:
+        (folder / "pom.xml").write_text(pom)
         maven = ["mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         done = subprocess.run(
-            [*maven, "-DoutputDirectory=jars"], cwd=scratch, capture_output=True, text=True, check=False
+            [*maven, "-DoutputDirectory=."], cwd=folder, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise KafkaError(f"Maven could not resolve Apache Kafka {version}:\n{done.stdout[-2_000:]}")
-        if not folder.exists():
-            try:
-                (Path(scratch) / "jars").rename(folder)
-            except OSError:
-                if not folder.exists():  # unless another process was faster
-                    raise
-    return folder
+
+    return cached_folder(f"apache-kafka-{version}", pom, fill)
 
 
 def free_ports(number: int) -> list[int]:
@@ -103,10 +100,10 @@ def free_ports(number: int) -> list[int]:
     raise KafkaError(f"no {number} free ports from {_PORTS.start} to {_PORTS.stop - 1}")
 
 
-def java() -> str:
-    """Return the Java command: that of `JAVA_HOME`, or the first one in `PATH`."""
+def java(program: str = "java") -> str:
+    """Return the path of Java, or of another program of its kit: that of `JAVA_HOME`, or the first one in `PATH`."""
     home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else "java"
+    return str(Path(home) / "bin" / program) if home else program
 
 
 class KafkaBroker:

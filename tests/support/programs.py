@@ -22,6 +22,7 @@ REQUIRED = "FAKEBROKER_REQUIRE_PROGRAMS"
 """Environment variable: "1" if a missing program is a failure."""
 
 _OLDEST_JAVA = 17
+_OLDEST_GO = (1, 24)
 _REASON = "missing programs: "
 
 
@@ -31,6 +32,14 @@ def _is_new_java(path: str) -> bool:
     reported = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', reported)
     return found is not None and int(found[1]) >= _OLDEST_JAVA
+
+
+@functools.cache
+def _is_new_go(path: str) -> bool:
+    """Return whether a Go is new enough for the Go clients of the tests."""
+    reported = subprocess.run([path, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", reported)
+    return found is not None and (int(found[1]), int(found[2])) >= _OLDEST_GO
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,9 @@ PROGRAMS = {
     "cc": Program("gcc libc6-dev", ("cc", "gcc", "clang")),
     "chromium": Program("chromium", ("chromium", "chromium-browser", "google-chrome")),
     "curl": Program("curl"),
-    "go": Program("golang-go"),
+    "go": Program("golang-go", is_usable=_is_new_go),
     "java": Program("default-jre-headless", is_usable=_is_new_java),
+    "javac": Program("default-jdk-headless"),
     "jq": Program("jq"),
     "make": Program("make"),
     "mount": Program("mount"),

@@ -1,0 +1,199 @@
+"""Java and Go clients: members join, share, fail over and resume, and transform records in transactions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.interop.conftest import closed_together
+from tests.support.kafka_clients.client import GroupConsumer, Record, Settings
+from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
+from tests.support.kafka_clients.driver import DriverError
+from tests.support.kafka_clients.foreign import FOREIGN, Foreign, Transformer, of_each
+from tests.support.kafka_clients.helpers import (
+    committed_total,
+    numbered,
+    partitions_per_member,
+    poll_records,
+    poll_until,
+    values,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.fake_cluster(topics={"orders": 6}, config={"group.consumer.heartbeat.interval.ms": 100}),
+]
+
+StartMember = Callable[..., GroupConsumer]
+
+with_each_client = of_each(*FOREIGN)
+with_transactions = of_each(*(each for each in FOREIGN if each.transformer))
+
+
+@pytest.fixture
+def start_member(client: Foreign, fake_cluster: FakeCluster) -> Iterator[StartMember]:
+    """A function that starts a member of group "g" from fields of `Settings`; closed after the test."""
+    with closed_together() as members:
+
+        def start(**settings: Any) -> GroupConsumer:
+            member = client.member(fake_cluster.bootstrap_servers, Settings(group_id="g", **settings))
+            members.append(member)
+            member.subscribe("orders")
+            return member
+
+        yield start
+
+
+def wait_for(cluster: FakeCluster, client: Foreign, partitions: list[int], *members: GroupConsumer) -> list[Record]:
+    """Poll until the members have these numbers of partitions, and know, if they tell."""
+
+    def is_shared(_: list[Record]) -> bool:
+        if partitions_per_member(cluster, "g") != partitions:
+            return False
+        return not client.knows_its_partitions or partitions == sorted(len(each.assignment()) for each in members)
+
+    return poll_until(cluster, f"{partitions} partitions per member", is_shared, *members)
+
+
+def read_and_commit(cluster: FakeCluster, numbers: range, *members: GroupConsumer) -> None:
+    """Produce records; check that the members read each of them once, and no others; commit."""
+    CONFLUENT.produce(cluster.bootstrap_servers, "orders", numbered(numbers), None)
+    assert values(poll_records(cluster, len(numbers), *members)) == values(numbered(numbers))
+    for member in members:
+        member.commit()
+    assert committed_total(cluster, "g") == numbers.stop
+
+
+@with_each_client
+def test_join(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    sent = [Record(b"value %d" % number, b"key %d" % number, (("name", b"\x00\xff"),)) for number in range(60)]
+    client.produce(fake_cluster.bootstrap_servers, "orders", sent)
+    member = start_member(client_id="joiner")
+    read = poll_records(fake_cluster, 60, member)
+    assert sorted((each.value, each.key, each.headers) for each in read) == sorted(
+        (each.value, each.key, each.headers) for each in sent
+    )
+    member.commit()
+    assert committed_total(fake_cluster, "g") == 60
+    group = fake_cluster.group("g")
+    assert (group.state, [each.client_id for each in group.members]) == ("Stable", ["joiner"])
+    member.close()
+    assert fake_cluster.group("g").state == "Empty"
+
+
+@with_each_client
+def test_share(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    members = [start_member(), start_member()]
+    assert wait_for(fake_cluster, client, [3, 3], *members) == []
+    read_and_commit(fake_cluster, range(60), *members)
+    members[0].close()
+    wait_for(fake_cluster, client, [6], members[1])
+    read_and_commit(fake_cluster, range(60, 120), members[1])
+
+
+@with_each_client
+def test_failover(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    members = [start_member(), start_member()]
+    wait_for(fake_cluster, client, [3, 3], *members)
+    read_and_commit(fake_cluster, range(60), *members)
+    home = fake_cluster.coordinator_of("g").node_id
+    fake_cluster.stop_broker(home)
+    wait_for(fake_cluster, client, [3, 3], *members)
+    read_and_commit(fake_cluster, range(60, 120), *members)
+    fake_cluster.start_broker(home)
+    fake_cluster.move_coordinator("g", to=home)
+    read_and_commit(fake_cluster, range(120, 180), *members)
+
+
+@with_each_client
+def test_resume(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    first = start_member()
+    read_and_commit(fake_cluster, range(60), first)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
+    poll_records(fake_cluster, 30, first)
+    first.close()
+    assert committed_total(fake_cluster, "g") == 60
+    second = start_member()
+    assert values(poll_records(fake_cluster, 30, second)) == values(numbered(range(60, 90)))
+    read_and_commit(fake_cluster, range(90, 120), second)
+
+
+class Transforming:
+    """Polls a transformer."""
+
+    def __init__(self, transformer: Transformer, *, commits: bool = True) -> None:
+        self._transformer, self._commits = transformer, commits
+
+    def poll(self) -> list[Record]:
+        return self._transformer.transform(commits=self._commits)
+
+
+@with_transactions
+@pytest.mark.fake_cluster(
+    topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100}
+)
+def test_transaction(client: Foreign, fake_cluster: FakeCluster) -> None:
+    servers = fake_cluster.bootstrap_servers
+    make = client.transformer
+    assert make is not None
+    with ExitStack() as stack:
+
+        def start(name: str) -> Transformer:
+            transformer = make(servers, Settings(group_id="g"), "output", name)
+            stack.callback(transformer.close)
+            transformer.subscribe("orders")
+            return transformer
+
+        first = start("first")
+        CONFLUENT.produce(servers, "orders", numbered(range(30)), None)
+        assert poll_records(fake_cluster, 1, Transforming(first, commits=False))
+        assert fake_cluster.offsets("g") == {}
+        assert fake_cluster.transaction("first").state == "CompleteAbort"
+
+        read = poll_records(fake_cluster, 30, Transforming(first))
+        assert values(read) == values(numbered(range(30)))
+        assert committed_total(fake_cluster, "g") == 30
+
+        CONFLUENT.produce(servers, "orders", numbered(range(30, 60)), None)
+        fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+        second = start("second")
+        poll_until(
+            fake_cluster,
+            "all commits",
+            lambda _: committed_total(fake_cluster, "g") == 60,
+            Transforming(first),
+            Transforming(second),
+        )
+
+    with closing(ConfluentConsumer(servers, Settings(group_id="readers", isolation_level="read_committed"))) as reader:
+        reader.subscribe("output")
+        assert values(poll_records(fake_cluster, 60, reader)) == values(numbered(range(60)))
+
+
+@with_transactions
+@pytest.mark.fake_cluster(
+    topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100}
+)
+def test_a_second_transactional_producer_fences_the_first(client: Foreign, fake_cluster: FakeCluster) -> None:
+    servers = fake_cluster.bootstrap_servers
+    assert client.transformer is not None
+    CONFLUENT.produce(servers, "orders", numbered(range(30)), None)
+    first = client.transformer(servers, Settings(group_id="g"), "output", "one-id")
+    try:
+        first.subscribe("orders")
+        poll_records(fake_cluster, 30, Transforming(first))
+        second = client.transformer(servers, Settings(group_id="others"), "output", "one-id")
+        try:
+            second.subscribe("orders")
+            poll_records(fake_cluster, 30, Transforming(second))
+            CONFLUENT.produce(servers, "orders", numbered(range(30, 60)), None)
+            with pytest.raises(DriverError, match="(?i)fenced|epoch"):
+                poll_records(fake_cluster, 30, Transforming(first))
+            poll_records(fake_cluster, 30, Transforming(second))
+        finally:
+            second.close()
+    finally:
+        first.close()
+    assert (committed_total(fake_cluster, "g"), committed_total(fake_cluster, "others")) == (30, 60)

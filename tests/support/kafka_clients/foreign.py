@@ -1,0 +1,83 @@
+"""The clients of other languages that run in another process."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import pytest
+
+from tests.support.kafka_clients import go_client, java_client
+from tests.support.kafka_clients.client import GroupConsumer, Place, Record, Settings
+
+
+class Transformer(Protocol):
+    """A member that produces what it reads to another topic, and commits its offsets, in transactions."""
+
+    def subscribe(self, topic: str) -> None: ...
+
+    def assignment(self) -> list[Place]: ...
+
+    def transform(self, *, commits: bool = True) -> list[Record]:
+        """Read records, and produce them in one transaction. Return them, unless a rebalance has aborted it.
+
+        After an aborted transaction the records are read again.
+
+        Raises:
+            DriverError: The transaction has failed for good.
+        """
+
+    def close(self) -> None:
+        """Leave the group. Does not end a transaction."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A client.
+
+    Attributes:
+        name: Its name in ids of tests.
+        programs: The programs that it needs.
+        member: Makes a member from bootstrap servers and settings.
+        produce: Produces records: bootstrap servers, topic, records.
+        transformer: Makes a transformer from bootstrap servers, settings, the output and a transactional id. None for
+            a client without transactions.
+        knows_its_partitions: Whether members tell their partitions.
+    """
+
+    name: str
+    programs: tuple[str, ...] = field(repr=False)
+    member: Callable[[str, Settings], GroupConsumer] = field(repr=False)
+    produce: Callable[[str, str, Sequence[Record]], None] = field(repr=False)
+    transformer: Callable[[str, Settings, str, str], Transformer] | None = field(repr=False)
+    knows_its_partitions: bool = field(default=True, repr=False)
+
+
+def _java(name: str, make: type[java_client.JavaConsumer]) -> Foreign:
+    transformer = partial(java_client.JavaTransformer, make)
+    return Foreign(name, ("java", "javac", "mvn"), make, java_client.produce, transformer)
+
+
+def _go(name: str, *, transactions: bool = True, knows_its_partitions: bool = True) -> Foreign:
+    return Foreign(
+        name,
+        ("go",),
+        partial(go_client.GoConsumer, name),
+        partial(go_client.produce, name),
+        partial(go_client.GoTransformer, name) if transactions else None,
+        knows_its_partitions,
+    )
+
+
+JAVA = _java("java", java_client.JavaConsumer)
+MODERN_JAVA = _java("java-consumer-protocol", java_client.ModernJavaConsumer)
+FRANZ_GO, SARAMA = _go("franz-go"), _go("sarama")
+KAFKA_GO = _go("kafka-go", transactions=False, knows_its_partitions=False)
+
+FOREIGN = (JAVA, MODERN_JAVA, FRANZ_GO, SARAMA, KAFKA_GO)
+
+
+def of_each(*clients: Foreign) -> pytest.MarkDecorator:
+    """Return a mark that runs a test with each of these clients, and skips it if a program is missing."""
+    params = [pytest.param(each, marks=pytest.mark.needs(*each.programs), id=each.name) for each in clients]
+    return pytest.mark.parametrize("client", params)
