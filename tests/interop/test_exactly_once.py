@@ -15,6 +15,7 @@ from tests.support.exactly_once.application import Client
 from tests.support.exactly_once.clients import READERS, with_each_client
 from tests.support.exactly_once.confluent import CONFLUENT
 from tests.support.exactly_once.fakebroker_client import FAKEBROKER
+from tests.support.exactly_once.java import JAVA
 from tests.support.exactly_once.kafka_python import KAFKA_PYTHON
 from tests.support.exactly_once.kafkajs import KAFKAJS
 from tests.support.exactly_once.loop import OUTPUTS, RECORDS, STEPS, Loop
@@ -38,7 +39,7 @@ KINDS = (
 """What happens in the first 200 runs of a client; see `Failures.seen`."""
 
 
-SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8}
+SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8, JAVA: 2}
 """Number of runs in `make test`. Runs of confluent-kafka take seconds: it waits half a second for coordinators."""
 
 

@@ -17,6 +17,7 @@ from tests.interop.test_consumer_protocol import ModernConsumer
 from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import POLL_S, GroupConsumer, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
+from tests.support.kafka_clients.driver import DriverError
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
@@ -39,7 +40,13 @@ ALLOWED = {0, 22, 27, 79, 113}
 APIS = "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "OffsetCommit"
 
 
-COMMIT_ERRORS = confluent_kafka.KafkaException, aiokafka.errors.KafkaError, kafka.errors.KafkaError, CommitFailed
+COMMIT_ERRORS = (
+    confluent_kafka.KafkaException,
+    aiokafka.errors.KafkaError,
+    kafka.errors.KafkaError,
+    CommitFailed,
+    DriverError,
+)
 """Errors of a commit that a rebalance has overtaken, or when nothing is left to commit."""
 
 

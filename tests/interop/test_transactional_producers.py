@@ -1,4 +1,4 @@
-"""Transactional producers of five clients: records of aborted transactions, fencing, emulated releases of Kafka."""
+"""Transactional producers of six clients: records of aborted transactions, fencing, emulated releases of Kafka."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, Appl
 from tests.support.exactly_once.clients import READERS, with_each_client
 from tests.support.exactly_once.confluent import CONFLUENT
 from tests.support.exactly_once.fakebroker_client import FAKEBROKER
+from tests.support.exactly_once.java import JAVA
 from tests.support.exactly_once.kafka_python import KAFKA_PYTHON
 from tests.support.exactly_once.kafkajs import KAFKAJS
 from tests.support.exactly_once.loop import RECORDS, STEPS, Loop
@@ -48,6 +49,14 @@ VERSIONS = {
     },
     KAFKAJS: {release: (0, 0, 3, 0, 0, 0) if release == "0.11" else (1, 1, 7, 1, 1, 1) for release in RELEASES},
     FAKEBROKER: {
+        "0.11": (0, 0, 3, 0, 0, 0),
+        "2.4": (2, 1, 8, 1, 2, 1),
+        "2.8": (4, 3, 9, 3, 3, 3),
+        "3.9": (5, 3, 11, 4, 4, 4),
+        "4.0": (5, NOT_SENT, 12, NOT_SENT, 5, 5),
+        "4.2": (5, NOT_SENT, 12, NOT_SENT, 5, 5),
+    },
+    JAVA: {
         "0.11": (0, 0, 3, 0, 0, 0),
         "2.4": (2, 1, 8, 1, 2, 1),
         "2.8": (4, 3, 9, 3, 3, 3),

@@ -73,9 +73,7 @@ def jars(release: str) -> Path:
     def fill(folder: Path) -> None:
         (folder / "pom.xml").write_text(pom)
         maven = ["mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        done = subprocess.run(
-            [*maven, "-DoutputDirectory=."], cwd=folder, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*maven, "-DoutputDirectory=."], cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise KafkaError(f"Maven could not resolve Apache Kafka {version}:\n{done.stdout[-2_000:]}")
 

@@ -1,7 +1,6 @@
 """Go clients, which run in another process: franz-go, sarama and kafka-go."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from tests.support.kafka_clients.client import Place, Record, Settings

@@ -14,9 +14,6 @@ from tests.support.kafka_clients.client import (
 )
 from tests.support.kafka_clients.driver import DriverError, Remote, from_json, java_driver, to_json
 
-ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-"""Kafka's assignors of the classic protocol, by the names in JoinGroup."""
-
 _RETRIES: dict[str, Any] = {
     "retry.backoff.ms": 20,
     "reconnect.backoff.ms": 20,
@@ -68,6 +65,26 @@ class JavaConsumer:
 
     def assignment(self) -> list[Place]:
         return sorted((topic, partition) for topic, partition in self._remote.call("assignment"))
+
+    def assign(self, place: Place, offset: int) -> None:
+        """Read one partition from an offset on, without joining a group."""
+        self._call_at("assign", place, offset=offset)
+
+    def committed(self, place: Place) -> int | None:
+        found: int | None = self._call_at("committed", place)
+        return found
+
+    def end(self, place: Place) -> int:
+        """Return the end of a partition for the isolation level of the consumer."""
+        return int(self._call_at("end", place))
+
+    def position(self, place: Place) -> int:
+        """Return the offset of the next record of an assigned partition."""
+        return int(self._call_at("position", place))
+
+    def _call_at(self, name: str, place: Place, **arguments: Any) -> Any:
+        topic, partition = place
+        return self._remote.call(name, topic=topic, partition=partition, **arguments)
 
     def commit(self) -> None:
         self._remote.call("commit")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -26,6 +27,8 @@ func (f *franz) options(s settings) []kgo.Opt {
 		kgo.SessionTimeout(s.sessionTimeout()),
 		kgo.HeartbeatInterval(heartbeatWait),
 		kgo.FetchMaxWait(fetchWait),
+		kgo.MetadataMinAge(heartbeatWait),
+		kgo.RetryBackoffFn(func(int) time.Duration { return retryWait }),
 		kgo.OnPartitionsAssigned(f.change(true)),
 		kgo.OnPartitionsRevoked(f.change(false)),
 		kgo.OnPartitionsLost(f.change(false)),
@@ -81,7 +84,8 @@ func (f *franz) fetch() ([]*kgo.Record, error) {
 	defer cancel()
 	fetches := f.client.PollFetches(ctx)
 	for _, each := range fetches.Errors() {
-		if !errors.Is(each.Err, context.DeadlineExceeded) {
+		var lost *kgo.ErrGroupSession // It joins again.
+		if !errors.Is(each.Err, context.DeadlineExceeded) && !errors.As(each.Err, &lost) {
 			return nil, each.Err
 		}
 	}

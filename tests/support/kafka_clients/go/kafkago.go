@@ -55,11 +55,9 @@ func (k *kafkaGo) assignment() ([]place, error) {
 func (k *kafkaGo) commit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	if err := k.reader.CommitMessages(ctx, k.read...); err != nil {
-		return err
-	}
-	k.read = nil
-	return nil
+	read := k.read
+	k.read = nil // If the commit fails, the Reader joins again and repeats them.
+	return k.reader.CommitMessages(ctx, read...)
 }
 
 func (k *kafkaGo) close() error {

@@ -200,8 +200,23 @@ func (m *saramaMember) transform(commits bool) ([]record, error) {
 	if len(m.pending) == 0 {
 		return []record{}, nil
 	}
-	if err := m.producer.BeginTxn(); err != nil {
+	err := m.transact(commits)
+	if err != nil && m.producer.TxnStatus()&sarama.ProducerTxnFlagAbortableError != 0 {
+		return []record{}, m.producer.AbortTxn()
+	}
+	if err != nil {
 		return nil, err
+	}
+	done := ofSarama(m.pending)
+	if commits {
+		m.pending = nil
+	}
+	return done, nil
+}
+
+func (m *saramaMember) transact(commits bool) error {
+	if err := m.producer.BeginTxn(); err != nil {
+		return err
 	}
 	var copies []*sarama.ProducerMessage
 	for _, each := range m.pending {
@@ -209,23 +224,19 @@ func (m *saramaMember) transform(commits bool) ([]record, error) {
 			Topic: m.settings.Output, Key: sarama.ByteEncoder(each.Key), Value: sarama.ByteEncoder(each.Value),
 		})
 	}
-	if err := m.producer.SendMessages(copies); err != nil {
-		return nil, err
+	var failed sarama.ProducerErrors
+	if err := m.producer.SendMessages(copies); errors.As(err, &failed) {
+		return failed[0]
 	}
-	done := ofSarama(m.pending)
 	if !commits {
-		return done, m.producer.AbortTxn()
+		return m.producer.AbortTxn()
 	}
 	for _, each := range m.pending {
 		if err := m.producer.AddMessageToTxn(each, m.settings.Group, nil); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := m.producer.CommitTxn(); err != nil {
-		return nil, err
-	}
-	m.pending = nil
-	return done, nil
+	return m.producer.CommitTxn()
 }
 
 func (m *saramaMember) close() error {

@@ -5,7 +5,7 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -18,6 +18,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
@@ -151,6 +152,9 @@ public final class Driver {
             case "end" -> {
                 return consumer.endOffsets(List.of(place(call))).get(place(call));
             }
+            case "position" -> {
+                return consumer.position(place(call));
+            }
             case "rewind" -> {
                 // After an aborted transaction, records are read again from the committed offsets on.
                 consumer.committed(consumer.assignment()).forEach((place, offset) -> {
@@ -256,45 +260,46 @@ public final class Driver {
         }
     }
 
-    /** Thrown instead of ending the process. */
-    private static final class Exited extends Error {
-        private final int status;
-
-        private Exited(int status) {
-            super("the tool exits with " + status, null, false, false);
-            this.status = status;
-        }
-    }
-
+    /** Runs a tool as if in a process of its own: an exit ends its thread, and its shutdown hooks run at the end. */
     private static Map<String, Object> tool(String className, List<String> arguments, String stdin) throws Exception {
+        Method main = Class.forName(className).getMethod("main", String[].class);
+        CompletableFuture<Integer> ended = new CompletableFuture<>();
+        List<Runnable> hooks = new ArrayList<>();
+        Exit.Procedure exit = (status, message) -> {
+            ended.complete(status);
+            // Tools catch errors and go on. So this thread never does.
+            while (true) {
+                LockSupport.park();
+            }
+        };
+        Exit.setExitProcedure(exit);
+        Exit.setHaltProcedure(exit);
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        PrintStream out = System.out;
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         PrintStream stream = new PrintStream(output, true);
-        PrintStream out = System.out;
-        PrintStream err = System.err;
-        Exit.Procedure exits = (status, message) -> {
-            throw new Exited(status);
-        };
-        Exit.setExitProcedure(exits);
-        Exit.setHaltProcedure(exits);
         System.setIn(new ByteArrayInputStream(stdin.getBytes()));
         System.setOut(stream);
         System.setErr(stream);
-        int status = 0;
-        try {
-            Class.forName(className).getMethod("main", String[].class)
-                    .invoke(null, (Object) arguments.toArray(new String[0]));
-        } catch (InvocationTargetException error) {
-            if (error.getCause() instanceof Exited exited) {
-                status = exited.status;
-            } else {
-                error.getCause().printStackTrace(stream);
-                status = 1;
+        Thread thread = new Thread(() -> {
+            try {
+                main.invoke(null, (Object) arguments.toArray(new String[0]));
+                ended.complete(0);
+            } catch (ReflectiveOperationException error) {
+                error.getCause().printStackTrace();
+                ended.complete(1);
             }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        try {
+            int status = ended.get();
+            hooks.forEach(Runnable::run);
+            return Map.of("status", status, "output", output.toString());
         } finally {
             System.setOut(out);
-            System.setErr(err);
+            System.setErr(out);
         }
-        return Map.of("status", status, "output", output.toString());
     }
 
     private static Properties config(JsonNode call) {
