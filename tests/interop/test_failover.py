@@ -25,6 +25,7 @@ from tests.support.kafka_clients.coordinator_deaths import (
     generation_is_written,
 )
 from tests.support.kafka_clients.fakebroker_client import FakebrokerConsumer
+from tests.support.kafka_clients.foreign import FRANZ_GO, JAVA, SARAMA, Foreign, only_in_soak
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
@@ -38,9 +39,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 
 PLACES: list[Place] = [("orders", partition) for partition in range(6)]
 
-with_each_member = pytest.mark.parametrize(
-    "make", [FakebrokerConsumer, ConfluentConsumer, AioConsumer], ids=["fakebroker", "confluent-kafka", "aiokafka"]
-)
+
+def with_each_member(*more: Foreign) -> pytest.MarkDecorator:
+    """Run a test with members of three clients, and in `make soak` with these clients, too."""
+    members = {"fakebroker": FakebrokerConsumer, "confluent-kafka": ConfluentConsumer, "aiokafka": AioConsumer}
+    return pytest.mark.parametrize(
+        "make", [*(pytest.param(make, id=name) for name, make in members.items()), *only_in_soak(*more)]
+    )
+
 
 StartMember = Callable[[str], GroupConsumer]
 
@@ -118,7 +124,7 @@ def succeeded(cluster: FakeCluster, api: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
-@with_each_member
+@with_each_member(JAVA, FRANZ_GO, SARAMA)
 def test_the_coordinator_stops_in_a_rebalance(
     phase: Callable[[CoordinatorDeath], None],
     fake_cluster: FakeCluster,
@@ -154,7 +160,7 @@ def other_broker(cluster: FakeCluster) -> int:
     return next(broker.node_id for broker in cluster.brokers if broker.up and broker != home)
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_the_coordinator_stops_before_it_answers_a_commit(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
     poll_records(fake_cluster, 30, *pair)
@@ -167,7 +173,7 @@ def test_the_coordinator_stops_before_it_answers_a_commit(fake_cluster: FakeClus
     read_and_commit(fake_cluster, range(90, 120), pair)
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_the_coordinator_restarts(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     home, before = fake_cluster.coordinator_of("g"), fake_cluster.group("g")
     fake_cluster.stop_broker(home.node_id)
@@ -179,7 +185,7 @@ def test_the_coordinator_restarts(fake_cluster: FakeCluster, pair: list[GroupCon
     assert fake_cluster.group("g") == before
 
 
-@with_each_member
+@with_each_member(JAVA, FRANZ_GO, SARAMA)
 def test_a_rolling_restart_causes_no_rebalance(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before = fake_cluster.group("g")
     for number in range(1, 3):
@@ -188,7 +194,7 @@ def test_a_rolling_restart_causes_no_rebalance(fake_cluster: FakeCluster, pair: 
     assert fake_cluster.group("g") == before
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_brokers_are_added_and_removed(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
@@ -203,7 +209,7 @@ def test_brokers_are_added_and_removed(
     assert_generations_did_not_decrease(fake_cluster)
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_the_new_coordinator_is_loading(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
@@ -224,7 +230,7 @@ def test_the_new_coordinator_is_loading(
     read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
 
 
-@with_each_member
+@with_each_member(JAVA)
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
 def test_find_coordinator_returns_the_old_coordinator(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before, old = fake_cluster.group("g"), fake_cluster.coordinator_of("g").node_id
@@ -241,7 +247,7 @@ def test_find_coordinator_returns_the_old_coordinator(fake_cluster: FakeCluster,
     assert fake_cluster.group("g") == before
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_the_old_coordinator_is_a_zombie(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
@@ -267,7 +273,7 @@ def test_the_old_coordinator_is_a_zombie(
     assert_generations_did_not_decrease(fake_cluster)
 
 
-@with_each_member
+@with_each_member(JAVA)
 def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before, to = fake_cluster.group("g"), other_broker(fake_cluster)
     fake_cluster.move_coordinator("g", to=None)
@@ -297,7 +303,7 @@ def found_errors(call: Call) -> list[ErrorCode]:
     return [ErrorCode(found.error_code) for found in call.response.coordinators or [call.response]]
 
 
-@with_each_member
+@with_each_member(JAVA, FRANZ_GO, SARAMA)
 def test_the_log_of_the_group_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id, lose_all=True)
     assert fake_cluster.group("g").state == "Dead"

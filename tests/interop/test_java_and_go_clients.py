@@ -12,7 +12,15 @@ from tests.interop.test_failover import read_again_and_commit, read_and_commit
 from tests.support.kafka_clients.client import GroupConsumer, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
 from tests.support.kafka_clients.driver import DriverError
-from tests.support.kafka_clients.foreign import FOREIGN, Foreign, Transformer, of_each
+from tests.support.kafka_clients.foreign import (
+    FOREIGN,
+    JAVA,
+    MODERN_JAVA,
+    SARAMA,
+    Foreign,
+    Transformer,
+    of_each,
+)
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
@@ -110,6 +118,23 @@ def test_resume(client: Foreign, fake_cluster: FakeCluster, start_member: StartM
     second = start_member()
     assert values(poll_records(fake_cluster, 30, second)) == values(numbered(range(60, 90)))
     read_and_commit(fake_cluster, range(90, 120), [second])
+
+
+# franz-go joins once more if the member that restarts is the leader, and kafka-go has no static membership.
+@of_each(JAVA, MODERN_JAVA, SARAMA)
+def test_a_static_member_restarts_without_a_rebalance(
+    client: Foreign, fake_cluster: FakeCluster, start_member: StartMember
+) -> None:
+    one, two = (start_member(instance_id=name) for name in ("one", "two"))
+    wait_for(fake_cluster, client, [3, 3], one, two)
+    before, places = fake_cluster.group("g"), one.assignment()
+    one.close()
+    again = start_member(instance_id="one")
+    poll_until(fake_cluster, "the same share", lambda _: again.assignment() == places, again, two)
+    after = fake_cluster.group("g")
+    assert (after.state, after.generation_id) == ("Stable", before.generation_id)
+    assert {member.instance_id for member in after.members} == {"one", "two"}
+    assert len({member.member_id for member in before.members + after.members}) == 3, "the restarted one has a new id"
 
 
 class Transforming:

@@ -82,26 +82,6 @@ def test_each_assignor(fake_cluster: FakeCluster, start_member: StartMember, ass
     wait_for(fake_cluster, two, *members[:2])
 
 
-@pytest.mark.parametrize("make", [JavaConsumer, ModernJavaConsumer])
-def test_a_static_member_restarts_without_a_rebalance(
-    fake_cluster: FakeCluster, start_member: StartMember, make: type[JavaConsumer]
-) -> None:
-    one, two = (start_member(make, instance_id=name) for name in ("one", "two"))
-    for member in (one, two):
-        member.subscribe("a")
-    wait_for(fake_cluster, [1, 2], one, two)
-    before, places = fake_cluster.group("g"), one.assignment()
-
-    one.close()
-    again = start_member(make, instance_id="one")
-    again.subscribe("a")
-    poll_until(fake_cluster, "the same share", lambda _: again.assignment() == places, again, two)
-    after = fake_cluster.group("g")
-    assert (after.state, after.generation_id) == ("Stable", before.generation_id)
-    assert {member.instance_id for member in after.members} == {"one", "two"}
-    assert len({member.member_id for member in before.members + after.members}) == 3, "the restarted one has a new id"
-
-
 def test_a_second_instance_fences_the_first(fake_cluster: FakeCluster, start_member: StartMember) -> None:
     first, second = (start_member(JavaConsumer, instance_id="one") for _ in range(2))
     first.subscribe("a")

@@ -22,7 +22,7 @@ KAFKA = "4.2"
 """The release of the Java clients and of Kafka's tools."""
 
 FOLDER = Path(__file__).parent
-_JAVA_OPTIONS = (
+JAVA_OPTIONS = (
     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
 )
@@ -86,7 +86,7 @@ def java_driver() -> Driver:
         _build([java("javac"), "--release", "17", "-nowarn", "-cp", f"{kafka}/*", "-d", str(folder), str(source)])
 
     classes = cached_folder("java-clients", f"{kafka}\n{source.read_text()}", compile_to)
-    return _lasting([java(), *_JAVA_OPTIONS, "-cp", f"{classes}:{kafka}/*", "Driver"])
+    return _lasting([java(), *JAVA_OPTIONS, "-cp", f"{classes}:{kafka}/*", "Driver"])
 
 
 @functools.cache

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from tests.support.kafka_clients import go_client, java_client
 from tests.support.kafka_clients.client import GroupConsumer, Place, Record, Settings
+from tests.support.soak import IS_SOAK, soak
 
 
 class Transformer(Protocol):
@@ -81,3 +82,12 @@ def of_each(*clients: Foreign) -> pytest.MarkDecorator:
     """Return a mark that runs a test with each of these clients, and skips it if a program is missing."""
     params = [pytest.param(each, marks=pytest.mark.needs(*each.programs), id=each.name) for each in clients]
     return pytest.mark.parametrize("client", params)
+
+
+def only_in_soak(*clients: Foreign) -> list[Any]:
+    """Return the members of these clients as parameters of tests that run with them in `make soak`, and only there."""
+    if not IS_SOAK:
+        return []
+    return [
+        pytest.param(each.member, marks=[soak, pytest.mark.needs(*each.programs)], id=each.name) for each in clients
+    ]
