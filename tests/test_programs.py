@@ -124,9 +124,19 @@ def test_a_java_that_is_too_old_is_missing(directory: Path, subtests: pytest.Sub
                 assert find("java") == (path if is_new else None)
 
 
+def test_a_go_that_is_too_old_is_missing(directory: Path, subtests: pytest.Subtests) -> None:
+    for version, is_new in (("1.19.8", False), ("1.23", False), ("1.24.4", True), ("2.0", True)):
+        with subtests.test(version):
+            (home := directory / version).mkdir()
+            path = install(home, "go", f"echo 'go version go{version} linux/amd64'")
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setenv("PATH", str(home))
+                assert find("go") == (path if is_new else None)
+
+
 def test_the_packages_of_missing_programs_are_printed_without_installed_packages(directory: Path) -> None:
     for name in {*PROGRAMS} - {"cc", "chromium", "node"}:
-        install(directory, name, "echo 'openjdk version \"17\"' >&2")
+        install(directory, name, "echo 'openjdk version \"17\"' >&2; echo 'go version go1.24 linux/amd64'")
     command = [sys.executable, "-S", "-m", "tests.support.programs"]  # -S: no installed packages
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert printed == "gcc libc6-dev chromium nodejs\n"

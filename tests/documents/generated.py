@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.documents import (
     brokers,
+    clients,
     commands,
     lab,
     member_states,
@@ -20,7 +21,7 @@ from tests.documents.markdown import fill
 ROOT = Path(__file__).parents[2]
 
 GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "scenarios/reference/apis.md": {"apis": brokers.apis},
+    "scenarios/reference/apis.md": {"apis": brokers.apis, "clients": clients.clients},
     "scenarios/reference/settings.md": {
         "settings": brokers.settings,
         "topic-configs": brokers.topic_configs,

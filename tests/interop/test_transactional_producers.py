@@ -62,7 +62,7 @@ VERSIONS = {
         "2.8": (4, 3, 9, 3, 3, 3),
         "3.9": (5, 3, 11, 4, 4, 4),
         "4.0": (5, NOT_SENT, 12, NOT_SENT, 5, 5),
-        "4.2": (5, NOT_SENT, 12, NOT_SENT, 5, 5),
+        "4.2": (5, NOT_SENT, 13, NOT_SENT, 5, 5),
     },
 }
 """The versions of `APIS` that each client sends to each release."""
