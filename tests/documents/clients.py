@@ -26,7 +26,8 @@ _TESTED = {
     "Java": {
         "kafka-clients": f"{_GROUPS}, both protocols, all assignors; static members; {_TRANSACTIONS}",
         "kafka-streams": "classic protocol; exactly once; resuming",
-        "kafka-tools": "console and verifiable producer and consumer, consumer-groups, groups, topics, configs, acls, transactions",
+        "kafka-tools": "console and verifiable producer and consumer, consumer-groups, groups, topics, configs, acls, "
+        "transactions",
     },
     "Go": {
         "github.com/twmb/franz-go": f"{_GROUPS}; {_TRANSACTIONS}",
