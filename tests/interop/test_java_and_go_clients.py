@@ -1,7 +1,9 @@
 """Java and Go clients: members join, share, fail over and resume, and transform records in transactions."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentCon
 from tests.support.kafka_clients.driver import DriverError
 from tests.support.kafka_clients.foreign import (
     FOREIGN,
+    FRANZ_GO,
     JAVA,
     MODERN_JAVA,
     SARAMA,
@@ -29,6 +32,7 @@ from tests.support.kafka_clients.helpers import (
     poll_until,
     values,
 )
+from tests.support.soak import cases, soak
 
 pytestmark = [
     pytest.mark.slow,
@@ -179,10 +183,76 @@ def test_transaction(client: Foreign, fake_cluster: FakeCluster) -> None:
             return committed_total(fake_cluster, "g") == 60 and partitions_per_member(fake_cluster, "g") == [3, 3]
 
         poll_until(fake_cluster, "commits of both", is_done, Transforming(first), Transforming(second))
+    assert committed_output(fake_cluster, 60) == values(numbered(range(60)))
 
-    with closing(ConfluentConsumer(servers, Settings(group_id="readers", isolation_level="read_committed"))) as reader:
+
+def committed_output(cluster: FakeCluster, count: int) -> list[bytes]:
+    """Return the values of all committed records of the output, sorted; there must be at least this number."""
+    settings = Settings(group_id="readers", isolation_level="read_committed")
+    with closing(ConfluentConsumer(cluster.bootstrap_servers, settings)) as reader:
         reader.subscribe("output")
-        assert values(poll_records(fake_cluster, 60, reader)) == values(numbered(range(60)))
+        return values(poll_records(cluster, count, reader) + reader.poll())
+
+
+class Failing:
+    """A transformer that is replaced by another one with the same transactional id if it fails."""
+
+    def __init__(self, start: Callable[[], Transformer]) -> None:
+        self._start = start
+        self._transformer: Transformer | None = None
+
+    def poll(self) -> list[Record]:
+        try:
+            if self._transformer is None:
+                self._transformer = self._start()
+                self._transformer.subscribe("orders")
+            return self._transformer.transform()
+        except DriverError:
+            self.close()
+            return []
+
+    def close(self) -> None:
+        transformer, self._transformer = self._transformer, None
+        if transformer is not None:
+            with suppress(DriverError):
+                transformer.close()
+
+
+# sarama sends offsets without the generation of the group, and may double records in a rebalance.
+@soak
+@of_each(JAVA, MODERN_JAVA, FRANZ_GO)
+def test_failures_lose_and_double_no_record(client: Foreign) -> None:
+    for seed in cases(1, soak=20):
+        with FakeCluster(
+            seed=seed, topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100}
+        ) as cluster:
+            transform_with_failures(client, cluster, Random(seed))
+            assert committed_output(cluster, 120) == values(numbered(range(120))), f"seed={seed}"
+
+
+def transform_with_failures(client: Foreign, cluster: FakeCluster, random: Random) -> None:
+    """Transform 120 records, while coordinators move, brokers restart and members leave."""
+    make = client.transformer
+    assert make is not None
+    settings = Settings(group_id="g", session_timeout_ms=6_000)
+    members = {
+        name: Failing(partial(make, cluster.bootstrap_servers, settings, "output", name)) for name in ("a", "b", "c")
+    }
+    failures: list[Callable[[], object]] = [
+        lambda: cluster.move_coordinator("g", to=random.randint(1, 3)),
+        lambda: cluster.move_transaction_coordinator(random.choice([*members]), to=random.randint(1, 3)),
+        lambda: cluster.restart_broker(random.randint(1, 3)),
+        lambda: random.choice([*members.values()]).close(),
+    ]
+    with ExitStack() as stack:
+        for member in members.values():
+            stack.callback(member.close)
+        for number in range(0, 120, 10):
+            CONFLUENT.produce(cluster.bootstrap_servers, "orders", numbered(range(number, number + 10)), None)
+            random.choice(failures)()
+            for member in random.sample([*members.values()], random.randint(1, 3)):
+                member.poll()
+        poll_until(cluster, "all commits", lambda _: committed_total(cluster, "g") == 120, *members.values())
 
 
 @with_transactions

@@ -23,7 +23,7 @@ type saramaMember struct {
 	messages chan delivered
 	failures chan error
 	producer sarama.SyncProducer // nil without transactions
-	pending  []*sarama.ConsumerMessage
+	pending  []delivered
 
 	mutex   sync.Mutex
 	session sarama.ConsumerGroupSession
@@ -138,8 +138,8 @@ func (m *saramaMember) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 }
 
 // receive returns the messages that arrive without a pause, after a short wait for the first one.
-func (m *saramaMember) receive() []*sarama.ConsumerMessage {
-	var found []*sarama.ConsumerMessage
+func (m *saramaMember) receive() []delivered {
+	var found []delivered
 	wait := pollWait
 	for {
 		select {
@@ -147,7 +147,7 @@ func (m *saramaMember) receive() []*sarama.ConsumerMessage {
 			if m.producer == nil {
 				each.session.MarkMessage(each.message, "")
 			}
-			found = append(found, each.message)
+			found = append(found, each)
 			wait = pollWait / 10
 		case <-time.After(wait):
 			return found
@@ -196,7 +196,14 @@ func (m *saramaMember) commit() error {
 }
 
 func (m *saramaMember) transform(commits bool) ([]record, error) {
-	m.pending = append(m.pending, m.receive()...)
+	received := append(m.pending, m.receive()...)
+	m.pending = nil
+	session := m.current()
+	for _, each := range received {
+		if each.session == session { // Else the new session repeats it.
+			m.pending = append(m.pending, each)
+		}
+	}
 	if len(m.pending) == 0 {
 		return []record{}, nil
 	}
@@ -221,7 +228,7 @@ func (m *saramaMember) transact(commits bool) error {
 	var copies []*sarama.ProducerMessage
 	for _, each := range m.pending {
 		copies = append(copies, &sarama.ProducerMessage{
-			Topic: m.settings.Output, Key: sarama.ByteEncoder(each.Key), Value: sarama.ByteEncoder(each.Value),
+			Topic: m.settings.Output, Key: sarama.ByteEncoder(each.message.Key), Value: sarama.ByteEncoder(each.message.Value),
 		})
 	}
 	var failed sarama.ProducerErrors
@@ -232,7 +239,7 @@ func (m *saramaMember) transact(commits bool) error {
 		return m.producer.AbortTxn()
 	}
 	for _, each := range m.pending {
-		if err := m.producer.AddMessageToTxn(each, m.settings.Group, nil); err != nil {
+		if err := m.producer.AddMessageToTxn(each.message, m.settings.Group, nil); err != nil {
 			return err
 		}
 	}
@@ -272,9 +279,10 @@ func produceWithSarama(servers []string, topic string, records []record) error {
 	return producer.SendMessages(sent)
 }
 
-func ofSarama(found []*sarama.ConsumerMessage) []record {
+func ofSarama(found []delivered) []record {
 	records := []record{}
-	for _, each := range found {
+	for _, read := range found {
+		each := read.message
 		headers := [][]string{}
 		for _, header := range each.Headers {
 			headers = append(headers, []string{string(header.Key), *toHex(header.Value)})

@@ -58,6 +58,7 @@ import org.apache.kafka.streams.state.Stores;
 public final class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HexFormat HEX = HexFormat.of();
+    private static final long MAX_CLOSE_MS = 2_000;
 
     private final Map<Integer, AutoCloseable> objects = new HashMap<>();
     private int last = 0;
@@ -126,7 +127,7 @@ public final class Driver {
         return (KafkaProducer<byte[], byte[]>) objects.get(id);
     }
 
-    private Object ofConsumer(String name, JsonNode call) {
+    private Object ofConsumer(String name, JsonNode call) throws InterruptedException {
         int id = call.get("on").asInt();
         Consumer<byte[], byte[]> consumer = consumer(id);
         switch (name) {
@@ -167,7 +168,11 @@ public final class Driver {
             }
             case "close" -> {
                 objects.remove(id);
-                consumer.close();
+                // In the middle of a rebalance, it waits for members that call this thread later.
+                Thread closing = new Thread(consumer::close);
+                closing.setDaemon(true);
+                closing.start();
+                closing.join(MAX_CLOSE_MS);
             }
             default -> throw new IllegalArgumentException("unknown call of a consumer: " + name);
         }
