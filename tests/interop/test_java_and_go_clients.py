@@ -14,16 +14,6 @@ from tests.interop.test_failover import read_again_and_commit, read_and_commit
 from tests.support.kafka_clients.client import GroupConsumer, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
 from tests.support.kafka_clients.driver import DriverError
-from tests.support.kafka_clients.foreign import (
-    FOREIGN,
-    FRANZ_GO,
-    JAVA,
-    MODERN_JAVA,
-    SARAMA,
-    Foreign,
-    Transformer,
-    of_each,
-)
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
@@ -31,6 +21,16 @@ from tests.support.kafka_clients.helpers import (
     poll_records,
     poll_until,
     values,
+)
+from tests.support.kafka_clients.remote_clients import (
+    FRANZ_GO,
+    JAVA,
+    MODERN_JAVA,
+    REMOTE_CLIENTS,
+    SARAMA,
+    RemoteClient,
+    Transformer,
+    of_each,
 )
 from tests.support.soak import cases, soak
 
@@ -41,12 +41,12 @@ pytestmark = [
 
 StartMember = Callable[..., GroupConsumer]
 
-with_each_client = of_each(*FOREIGN)
-with_transactions = of_each(*(each for each in FOREIGN if each.transformer))
+with_each_client = of_each(*REMOTE_CLIENTS)
+with_transactions = of_each(*(each for each in REMOTE_CLIENTS if each.transformer))
 
 
 @pytest.fixture
-def start_member(client: Foreign, fake_cluster: FakeCluster) -> Iterator[StartMember]:
+def start_member(client: RemoteClient, fake_cluster: FakeCluster) -> Iterator[StartMember]:
     """A function that starts a member of group "g" from fields of `Settings`; closed after the test."""
     with closed_together() as members:
 
@@ -59,7 +59,9 @@ def start_member(client: Foreign, fake_cluster: FakeCluster) -> Iterator[StartMe
         yield start
 
 
-def wait_for(cluster: FakeCluster, client: Foreign, partitions: list[int], *members: GroupConsumer) -> list[Record]:
+def wait_for(
+    cluster: FakeCluster, client: RemoteClient, partitions: list[int], *members: GroupConsumer
+) -> list[Record]:
     """Poll until the members have these numbers of partitions, and know, if they tell."""
 
     def is_shared(_: list[Record]) -> bool:
@@ -71,7 +73,7 @@ def wait_for(cluster: FakeCluster, client: Foreign, partitions: list[int], *memb
 
 
 @with_each_client
-def test_join(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+def test_join(client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember) -> None:
     sent = [Record(b"value %d" % number, b"key %d" % number, (("name", b"\x00\xff"),)) for number in range(60)]
     client.produce(fake_cluster.bootstrap_servers, "orders", sent)
     member = start_member(client_id="joiner")
@@ -88,7 +90,7 @@ def test_join(client: Foreign, fake_cluster: FakeCluster, start_member: StartMem
 
 
 @with_each_client
-def test_share(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+def test_share(client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember) -> None:
     members = [start_member(), start_member()]
     assert wait_for(fake_cluster, client, [3, 3], *members) == []
     read_and_commit(fake_cluster, range(60), members)
@@ -98,7 +100,7 @@ def test_share(client: Foreign, fake_cluster: FakeCluster, start_member: StartMe
 
 
 @with_each_client
-def test_failover(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+def test_failover(client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember) -> None:
     members = [start_member(), start_member()]
     wait_for(fake_cluster, client, [3, 3], *members)
     read_and_commit(fake_cluster, range(60), members)
@@ -112,7 +114,7 @@ def test_failover(client: Foreign, fake_cluster: FakeCluster, start_member: Star
 
 
 @with_each_client
-def test_resume(client: Foreign, fake_cluster: FakeCluster, start_member: StartMember) -> None:
+def test_resume(client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember) -> None:
     first = start_member()
     read_and_commit(fake_cluster, range(60), [first])
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
@@ -127,7 +129,7 @@ def test_resume(client: Foreign, fake_cluster: FakeCluster, start_member: StartM
 # franz-go joins once more if the member that restarts is the leader, and kafka-go has no static membership.
 @of_each(JAVA, MODERN_JAVA, SARAMA)
 def test_a_static_member_restarts_without_a_rebalance(
-    client: Foreign, fake_cluster: FakeCluster, start_member: StartMember
+    client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember
 ) -> None:
     one, two = (start_member(instance_id=name) for name in ("one", "two"))
     wait_for(fake_cluster, client, [3, 3], one, two)
@@ -153,7 +155,7 @@ class Transforming:
 
 @with_transactions
 @pytest.mark.fake_cluster(topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100})
-def test_transaction(client: Foreign, fake_cluster: FakeCluster) -> None:
+def test_transaction(client: RemoteClient, fake_cluster: FakeCluster) -> None:
     servers = fake_cluster.bootstrap_servers
     make = client.transformer
     assert make is not None
@@ -221,7 +223,7 @@ class Failing:
 # sarama sends offsets without the generation of the group, and may double records in a rebalance.
 @soak
 @of_each(JAVA, MODERN_JAVA, FRANZ_GO)
-def test_failures_lose_and_double_no_record(client: Foreign) -> None:
+def test_failures_lose_and_double_no_record(client: RemoteClient) -> None:
     for seed in cases(1, soak=20):
         with FakeCluster(
             seed=seed, topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100}
@@ -230,7 +232,7 @@ def test_failures_lose_and_double_no_record(client: Foreign) -> None:
             assert committed_output(cluster, 120) == values(numbered(range(120))), f"seed={seed}"
 
 
-def transform_with_failures(client: Foreign, cluster: FakeCluster, random: Random) -> None:
+def transform_with_failures(client: RemoteClient, cluster: FakeCluster, random: Random) -> None:
     """Transform 120 records, while coordinators move, brokers restart and members leave."""
     make = client.transformer
     assert make is not None
@@ -257,7 +259,7 @@ def transform_with_failures(client: Foreign, cluster: FakeCluster, random: Rando
 
 @with_transactions
 @pytest.mark.fake_cluster(topics={"orders": 6, "output": 3}, config={"group.consumer.heartbeat.interval.ms": 100})
-def test_a_second_transactional_producer_fences_the_first(client: Foreign, fake_cluster: FakeCluster) -> None:
+def test_a_second_transactional_producer_fences_the_first(client: RemoteClient, fake_cluster: FakeCluster) -> None:
     servers = fake_cluster.bootstrap_servers
     assert client.transformer is not None
     CONFLUENT.produce(servers, "orders", numbered(range(30)), None)

@@ -43,6 +43,7 @@ func saramaConfig(clientID string) *sarama.Config {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = heartbeatWait
+	config.Consumer.Group.Rebalance.Retry.Backoff = heartbeatWait
 	config.Producer.Return.Successes = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	return config

@@ -33,7 +33,7 @@ class Transformer(Protocol):
 
 
 @dataclass(frozen=True)
-class Foreign:
+class RemoteClient:
     """A client.
 
     Attributes:
@@ -54,13 +54,13 @@ class Foreign:
     knows_its_partitions: bool = field(default=True, repr=False)
 
 
-def _java(name: str, make: type[java_client.JavaConsumer]) -> Foreign:
+def _java(name: str, make: type[java_client.JavaConsumer]) -> RemoteClient:
     transformer = partial(java_client.JavaTransformer, make)
-    return Foreign(name, ("java", "javac", "mvn"), make, java_client.produce, transformer)
+    return RemoteClient(name, ("java", "javac", "mvn"), make, java_client.produce, transformer)
 
 
-def _go(name: str, *, transactions: bool = True, knows_its_partitions: bool = True) -> Foreign:
-    return Foreign(
+def _go(name: str, *, transactions: bool = True, knows_its_partitions: bool = True) -> RemoteClient:
+    return RemoteClient(
         name,
         ("go",),
         partial(go_client.GoConsumer, name),
@@ -75,16 +75,16 @@ MODERN_JAVA = _java("java-consumer-protocol", java_client.ModernJavaConsumer)
 FRANZ_GO, SARAMA = _go("franz-go"), _go("sarama")
 KAFKA_GO = _go("kafka-go", transactions=False, knows_its_partitions=False)
 
-FOREIGN = (JAVA, MODERN_JAVA, FRANZ_GO, SARAMA, KAFKA_GO)
+REMOTE_CLIENTS = (JAVA, MODERN_JAVA, FRANZ_GO, SARAMA, KAFKA_GO)
 
 
-def of_each(*clients: Foreign) -> pytest.MarkDecorator:
+def of_each(*clients: RemoteClient) -> pytest.MarkDecorator:
     """Return a mark that runs a test with each of these clients, and skips it if a program is missing."""
     params = [pytest.param(each, marks=pytest.mark.needs(*each.programs), id=each.name) for each in clients]
     return pytest.mark.parametrize("client", params)
 
 
-def only_in_soak(*clients: Foreign) -> list[Any]:
+def only_in_soak(*clients: RemoteClient) -> list[Any]:
     """Return the members of these clients as parameters of tests that run with them in `make soak`, and only there."""
     if not IS_SOAK:
         return []
