@@ -14,11 +14,15 @@ SECONDS ?= 60
 # How many seconds the endurance run of `make soak` takes.
 ENDURANCE ?= 1800
 TARGETS ?=
-# The only release that `make conformance` compares, with the transcripts that take half a minute or less.
+# How long `make histories` compares, and with which release.
+HISTORIES ?= 3600
+RELEASE ?= 4.2
+# The only release that `make conformance` compares, with the transcripts that take half a minute or less; and that
+# `make histories` compares for some seconds.
 CHECK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint conformance soak fuzz rewrite mutate bench bench-control bench-replay class-archive serve clean
+.PHONY: help demo test check lint conformance histories soak fuzz rewrite mutate bench bench-control bench-replay class-archive serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -48,6 +52,10 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 
 conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka (40 minutes; needs Java 17 and Maven), or with CHECK=4.2 in one minute
 	$(BIN)/python -m tests.kafka.conformance $(if $(CHECK),--check $(CHECK))
+
+histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTORIES=3600; RELEASE=4.2; needs Java 17 and Maven)
+	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15,--release $(RELEASE) \
+		--seconds $(HISTORIES) --threads 12 --report scenarios/histories.md)
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md

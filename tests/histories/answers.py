@@ -23,6 +23,7 @@ from tests.histories.history import NO_TOPIC_ID, SHARED_TOPICS
 
 _NOT_COMPARED = {
     *("throttle_time_ms", "host", "port", "cluster_id", "controller_id", "client_host", "log_append_time_ms"),
+    *("log_dir", "total_bytes", "usable_bytes", "partition_size", "offset_lag", "client_instance_id"),
     *("transaction_start_time_ms", "last_timestamp", "issue_timestamp", "broker_epoch", "finalized_features_epoch"),
 }
 _OTHER_SOURCE = "min.insync.replicas"

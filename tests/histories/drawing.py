@@ -496,7 +496,15 @@ EVERY_API = (
     *("DescribeDelegationToken", "UnregisterBroker", "SaslHandshake", "AlterReplicaLogDirs"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat"),
     *("TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "Fetch"),
-    "WriteTxnMarkers",
+    *(
+        "WriteTxnMarkers",
+        "AlterClientQuotas",
+        "UpdateFeatures",
+        "DescribeQuorum",
+        "DescribeLogDirs",
+        "SaslAuthenticate",
+    ),
+    *("GetTelemetrySubscriptions", "PushTelemetry"),
 )
 """APIs whose requests are also drawn without a template."""
 
@@ -559,6 +567,9 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 }
 """The steps of a kind of history: names of templates, or APIs."""
 
+_ONLY_VALIDATED = ("AlterClientQuotas", "UpdateFeatures")
+"""APIs that would change what all histories share."""
+
 ALONE = ("log-refuses",)
 """Profiles with histories that change what all histories share."""
 
@@ -606,6 +617,10 @@ def _step(draw: Draw, release: Release, kind: str) -> Step:
         fields = _mutated(draw, cls, fields, version)
     if api in ("OffsetCommit", "TxnOffsetCommit") and fields["group_id"] == "":
         fields["group_id"] = "%gone"  # All histories share the group without a name.
+    if api in _ONLY_VALIDATED:
+        if "validate_only" not in {each.name for each in cls.FIELDS if version in each.versions}:
+            version = last
+        fields["validate_only"] = True
     return Step(client, api, version, fields if api in _READING or kind == "refuse" else _own(fields))
 
 

@@ -4,6 +4,7 @@ python -m tests.histories.run --release 4.2 --seconds 30 --seed 1
 python -m tests.histories.run --fake --seconds 10
 python -m tests.histories.run --play FILE
 
+Kept histories, `kept/*.txt`, are played first: they were shrunk from differences that are mended.
 Known differences are in `known.txt`: a pattern of the kind, and the reason. A history ends at one of them.
 Exit status: 0, 1 if a difference is not known.
 """
@@ -28,7 +29,7 @@ from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
 from tests.histories.play import Outcome, error_codes, play, play_on_fake
 from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created
-from tests.kafka.apache_kafka import ApacheKafka
+from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
 KNOWN = Path(__file__).parent / "known.txt"
 _ATTEMPTS = 3
@@ -229,23 +230,42 @@ class Runner:
                 self.results.found[difference.kind].history = shorter
 
 
-def report(results: Results) -> str:
-    """Return what was found, as text."""
-    by_profile = ", ".join(f"{name} {count}" for name, count in sorted(results.histories.items()))
-    lines = [f"{sum(results.histories.values())} histories ({by_profile}), {results.answers} answers compared"]
-    for each in sorted(results.found.values(), key=lambda found: -found.count):
-        lines += ["", f"## {each.count} x {each.shown}"]
-        if each.known is not None:
-            lines.append(f"known: {each.known}")
-        else:
-            lines.append(to_text(each.history))
+def report(results: Results, release: str, seconds: float) -> str:
+    """Return what was found, as Markdown."""
+    played, requests = sum(results.histories.values()), sum(results.requests.values())
+    lines = [
+        "# Random histories",
+        "",
+        "`make histories` sends random requests to Apache Kafka and to a fake cluster.",
+        "Each answer is compared, field by field.",
+        "A history ends at its first difference.",
+        "",
+        f"Apache Kafka {RELEASES.get(release, release)}, {seconds / 60:.0f} minutes: {played} histories, "
+        f"{requests} requests of {len(results.requests)} APIs, {results.answers} answers compared.",
+        "",
+        "| histories | number |",
+        "|---|---|",
+        *(f"| {name} | {count} |" for name, count in sorted(results.histories.items())),
+        "",
+        "## Differences",
+        "",
+    ]
+    if not results.found:
+        lines += ["None.", ""]
+    for each in sorted(results.found.values(), key=lambda found: (found.known is not None, -found.count)):
+        times = f"{each.count} {'history' if each.count == 1 else 'histories'}"
+        lines += [f"- {times}: `{each.shown}`" + (f". Known: {each.known}" if each.known is not None else ""), ""]
+        if each.known is None:
+            lines += ["```text", to_text(each.history), "```", ""]
     if results.passing:
-        lines += ["", "Not again with the same history: " + ", ".join(f"{n} x {k}" for k, n in results.passing.items())]
+        passing = [f"- {count} x `{kind}`" for kind, count in results.passing.items()]
+        lines += ["Not again with the same history, so by chance or because of the time:", "", *passing, ""]
     missing = sorted(
         {name for names in PROFILES.values() for name in names if name[0].isupper()} - set(results.requests)
     )
-    lines += ["", f"requests of {len(results.requests)} APIs" + (f"; none of {', '.join(missing)}" if missing else "")]
-    return "\n".join(lines) + "\n"
+    if missing:
+        lines += [f"No requests of {', '.join(missing)}.", ""]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -258,6 +278,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--shrink-seconds", type=float, default=60)
     parser.add_argument("--fake", action="store_true")
     parser.add_argument("--play", type=Path)
+    parser.add_argument("--report", type=Path)
     parser.add_argument("--bootstrap")
     parser.add_argument("--profiles", default=",".join(PROFILES))
     options = parser.parse_args(arguments)
@@ -285,10 +306,27 @@ def main(arguments: Sequence[str]) -> int:
                 else f"same: {outcome.compared} answers"
             )
             return int(outcome.difference is not None)
+        differing = [each for each in kept() if show(each, play_once(from_text(each.read_text())))]
         runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
         runner.run(options.seed, options.threads, options.profiles.split(","))
-    print(report(runner.results), end="")
-    return int(bool(runner.results.unknown))
+    text = report(runner.results, options.release, options.seconds)
+    if options.report is not None:
+        options.report.write_text(text)
+    print(text, end="")
+    return int(bool(runner.results.unknown or differing))
+
+
+def kept() -> list[Path]:
+    """Return the files of the histories that are kept."""
+    return sorted((Path(__file__).parent / "kept").glob("*.txt"))
+
+
+def show(path: Path, outcome: Outcome) -> bool:
+    """Print the difference of a kept history, if there is one, and return whether there is."""
+    if outcome.difference is None:
+        return False
+    print(f"{path.name}, step {outcome.at}: {outcome.difference}", flush=True)
+    return True
 
 
 def start_kafka(stack: ExitStack, release: str) -> tuple[str, int]:

@@ -34,7 +34,7 @@ _SIZE = struct.Struct(">i")
 _ANSWER_S = 15
 _APPLIED_S = 0.05
 """After this time a broker has applied what the controller has decided."""
-_ENDLESS_S = 5
+ENDLESS_S = 5
 """A step of the fake cluster takes a millisecond. One that takes this long does not end."""
 
 SETTINGS: dict[str, object] = {
@@ -96,7 +96,7 @@ class _Watchdog:
         while True:
             time.sleep(1)
             for thread, since in list(self._since.items()):
-                if time.monotonic() - since > _ENDLESS_S and self._since.pop(thread, 0.0):
+                if time.monotonic() - since > ENDLESS_S and self._since.pop(thread, 0.0):
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(NeverEndsError))
 
 
