@@ -297,7 +297,8 @@ def test_invalid_resources_to_describe(subtests: pytest.Subtests) -> None:
             with subtests.test(resource=resource, version=version):
                 refused, described = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
                 assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
-                assert refused.error_message
+                # As in Kafka, the error of a missing topic has no text.
+                assert bool(refused.error_message) == (resource != (TOPIC, "gone"))
                 assert refused.configs == []
                 assert (described.error_code, len(described.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
 
@@ -367,19 +368,63 @@ def test_append_and_subtract_require_a_list(subtests: pytest.Subtests) -> None:
     for resource, name in [
         (NEWS, "retention.ms"),
         (NEWS, "no.such"),
+        ((TOPIC, "no spaces"), "retention.ms"),
+        ((TOPIC, ""), "retention.ms"),
+        ((CLIENT_METRICS, "rates"), "metrics"),
+        ((CLIENT_METRICS, ""), "metrics"),
+        ((GROUP, "team"), "consumer.session.timeout.ms"),
+        ((GROUP, ""), "consumer.session.timeout.ms"),
         (BROKER_1, "log.retention.ms"),
-        (BROKER_1, "no.such"),
     ]:
         for operation in [APPEND, SUBTRACT]:
             with subtests.test(resource=resource, name=name, operation=operation):
                 error, message = change(ClusterHarness(), resource, (name, operation, "1"))
                 assert error == ErrorCode.INVALID_CONFIG
                 assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
+    for resource in [BROKER_1, CLUSTER]:
+        assert change(ClusterHarness(), resource, ("no.such", APPEND, "1")) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-@pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
-def test_an_unknown_operation(resource: Resource) -> None:
-    assert change(ClusterHarness(), resource, ("retention.ms", 7, "1"))[0] == ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        *[
+            (each, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for each in (NEWS, (TOPIC, ""), (CLIENT_METRICS, ""), (GROUP, "team"))
+        ],
+        *[(each, ErrorCode.INVALID_REQUEST) for each in (BROKER_1, CLUSTER, (99, "x"))],
+    ],
+)
+def test_an_unknown_operation(resource: Resource, expected: ErrorCode) -> None:
+    error, message = change(ClusterHarness(), resource, ("retention.ms", 7, "1"))
+    assert error == expected
+    assert (message is None) == (expected == ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def test_an_unknown_operation_fails_all_resources_of_the_controller() -> None:
+    harness = ClusterHarness()
+    valid, failing = ("retention.ms", SET, "1000"), ("retention.ms", 7, "1")
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            changed_resource(resource, change)
+            for resource, change in [
+                (NEWS, valid),
+                ((TOPIC, "gone"), failing),
+                (BROKER_1, ("log.retention.ms", SET, "1000")),
+                (CLUSTER, failing),
+                ((LOGGER, "1"), ("root", SET, "INFO")),
+                ((99, "x"), failing),
+            ]
+        ],
+        validate_only=False,
+    )
+    assert [(each.error_code, each.error_message is None) for each in harness.ask(request, 1).responses] == [
+        *[(ErrorCode.UNKNOWN_SERVER_ERROR, True)] * 3,
+        (ErrorCode.INVALID_REQUEST, False),
+        (ErrorCode.NONE, True),
+        (ErrorCode.INVALID_REQUEST, False),
+    ]
+    assert dict(harness.topic().configs) == {}
 
 
 INVALID_TOPIC_CONFIGS = {

@@ -63,8 +63,8 @@ def test_validate_only_creates_nothing(subtests: pytest.Subtests) -> None:
 
 
 def test_invalid_requests_create_nothing(subtests: pytest.Subtests) -> None:
-    cases: list[tuple[Growth, ErrorCode, str]] = [
-        (("none", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'none'"),
+    cases: list[tuple[Growth, ErrorCode, str | None]] = [
+        (("none", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
         (("news", 2), ErrorCode.INVALID_PARTITIONS, "topic 'news' with 2 partitions: expected 3 to 100000"),
         (("news", 1), ErrorCode.INVALID_PARTITIONS, "topic 'news' with 1 partitions: expected 3 to 100000"),
         (("news", 0), ErrorCode.INVALID_PARTITIONS, "topic 'news' with 0 partitions: expected 3 to 100000"),
@@ -91,7 +91,7 @@ def test_invalid_requests_create_nothing(subtests: pytest.Subtests) -> None:
             stop_brokers(harness, 2, 3)
             (result,) = create_partitions(harness, growth)
             assert (result.name, result.error_code) == (growth[0], error)
-            assert message in result.error_message
+            assert result.error_message is message is None or message in result.error_message
             assert len(replicas(harness)) == 2
 
 
@@ -111,8 +111,7 @@ def test_no_partition_is_created_if_the_timeout_is_not_positive(subtests: pytest
         with subtests.test(timeout_ms=timeout_ms):
             harness = ClusterHarness({"news": 1})
             (result,) = create_partitions(harness, ("news", 2), timeout_ms=timeout_ms)
-            assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert result.error_message == f"timeout_ms={timeout_ms}: expected 1 or more"
+            assert (result.error_code, result.error_message) == (ErrorCode.REQUEST_TIMED_OUT, None)
             assert len(replicas(harness)) == 1
             assert create_partitions(harness, timeout_ms=timeout_ms) == []
 

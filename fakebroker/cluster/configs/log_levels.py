@@ -72,6 +72,8 @@ def change_error(changes: Sequence[tuple[str, str | None, int]]) -> tuple[ErrorC
         changes: The name of a logger, its new level, and the operation of IncrementalAlterConfigs.
     """
     for logger, value, operation in changes:
+        if operation not in range(4):
+            return ErrorCode.UNKNOWN_SERVER_ERROR, ""  # as in Kafka, which fails here
         if operation not in (_SET, _DELETE):
             return ErrorCode.INVALID_REQUEST, f"operation {operation} is not allowed for a BROKER_LOGGER resource"
         if logger not in LOGGERS:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import replicas_error, timeout_error
+from fakebroker.cluster.handlers.controller_requests import is_expired, replicas_error
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
@@ -28,8 +28,9 @@ _DONE: Outcome = (ErrorCode.NONE, None)
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReassignmentsResponse:
     request: AlterPartitionReassignmentsRequest = call.request
-    timeout_message = timeout_error(request.timeout_ms) if request.topics else None
-    of_request: Outcome = _DONE if timeout_message is None else (ErrorCode.REQUEST_TIMED_OUT, timeout_message)
+    of_request = _DONE
+    if request.topics and is_expired(request.timeout_ms):
+        of_request = ErrorCode.REQUEST_TIMED_OUT, None
     if error := cluster_error(cluster, call, AclOperation.ALTER):
         of_request = error, needs_cluster(AclOperation.ALTER)
     responses = []
@@ -47,7 +48,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=of_request[0],
-        error_message=of_request[1],
+        error_message=of_request[1] if request.topics else "",
         responses=responses,
     )
 
@@ -77,10 +78,10 @@ def _alter(
 
 
 def _cancel(cluster: "Cluster", partition: Partition, now_ms: float) -> Outcome:
-    name = f"{partition.topic.name}-{partition.index}"
     if not partition.is_reassigning:
-        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned"
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None
     if all(node_id in partition.adding for node_id in cluster.in_sync(partition)):
+        name = f"{partition.topic.name}-{partition.index}"
         message = f"the reassignment of {name} cannot be canceled: none of its old replicas is in sync"
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     cluster.controller.cancel_reassignment(partition, now_ms, Failover())

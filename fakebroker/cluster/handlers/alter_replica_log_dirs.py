@@ -13,6 +13,7 @@ from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from fakebroker.security.acls import AclOperation
+from fakebroker.topic_partition import by_topic
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -21,18 +22,27 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterReplicaLogDirsResponse:
     request: AlterReplicaLogDirsRequest = call.request
     refused = cluster_error(cluster, call, AclOperation.ALTER)
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            results.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=index,
-                    error_code=refused or _error(cluster, call, directory.path, topic.name, index),
-                )
-                for index in topic.partitions
-            )
+    # If a partition is named twice, the last path applies.
+    paths = {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
     return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=moved) for name, moved in results.items()]
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index,
+                        error_code=refused or _error(cluster, call, paths[name, index], name, index),
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in by_topic(paths).items()
+        ]
     )
 
 

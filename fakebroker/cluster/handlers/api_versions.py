@@ -37,6 +37,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
     error = _error(call)
+    if error is ErrorCode.INVALID_REQUEST:
+        return ApiVersionsResponse(error_code=error, api_keys=[])
     if error is ErrorCode.NONE and call.api_version >= 3:
         call.peer.software = (call.request.client_software_name, call.request.client_software_version)
     if not call.is_supported:

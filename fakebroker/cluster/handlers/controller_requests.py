@@ -1,6 +1,6 @@
 """Checks shared by the requests that Kafka's controller handles: timeouts, size limits, lists of replicas.
 
-Functions return an error message, or None if the request is valid.
+Functions with "error" in their name return an error message, or None if the request is valid.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ MAX_RECORDS_PER_USER_OP = 10_000
 """The largest number of topics and partitions in one request (QuorumController)."""
 
 
-def timeout_error(timeout_ms: int) -> str | None:
-    """Return the message of REQUEST_TIMED_OUT if the timeout of a request is not positive.
+def is_expired(timeout_ms: int) -> bool:
+    """Return whether a request gets REQUEST_TIMED_OUT, without a message, because its timeout is not positive.
 
     In Kafka's controller, the event of such a request expires before it is processed (KafkaEventQueue).
     """
-    return None if timeout_ms > 0 else f"timeout_ms={timeout_ms}: expected 1 or more"
+    return timeout_ms <= 0
 
 
 def replicas_error(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int | None = None) -> str | None:

@@ -21,10 +21,12 @@ _FIRST_VERSION_OF_OWNERS = 3  # KIP-373
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateDelegationTokenResponse:
     request: CreateDelegationTokenRequest = call.request
     requester_type, _, requester = call.peer.principal.partition(":")
-    owner_type, owner = request.owner_principal_type or USER, request.owner_principal_name
-    if not owner:
+    owner_type, owner = request.owner_principal_type, request.owner_principal_name
+    # Kafka fails if an owner has no type.
+    fails = bool(owner) and owner_type is None
+    if not owner or owner_type is None:
         owner_type, owner = requester_type, requester
-    error = _error(cluster, call, request, f"{owner_type}:{owner}")
+    error = ErrorCode.UNKNOWN_SERVER_ERROR if fails else _error(cluster, call, request, f"{owner_type}:{owner}")
     has_requester = call.api_version >= _FIRST_VERSION_OF_OWNERS
     no_time_ms = no_time(call, error)
     return CreateDelegationTokenResponse(

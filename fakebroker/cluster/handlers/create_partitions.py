@@ -11,8 +11,8 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
     QUOTA_EXCEEDED,
+    is_expired,
     new_replicas_error,
-    timeout_error,
 )
 from fakebroker.cluster.quotas import MutationQuota
 from fakebroker.cluster.topics import Assignment, Topic, partition_count_error
@@ -31,33 +31,27 @@ if TYPE_CHECKING:
 STRICT_QUOTA_SINCE = 3
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
-Error = tuple[ErrorCode, str]
-"""An error code and its message."""
+Error = tuple[ErrorCode, str | None]
+"""An error code and its message. As in Kafka, some have none."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreatePartitionsResponse:
     request: CreatePartitionsRequest = call.request
     counts = Counter(topic.name for topic in request.topics)
     unique = [topic for topic in request.topics if counts[topic.name] == 1]
-    timeout_message = timeout_error(request.timeout_ms)
-    if unique and timeout_message is not None:
-        results = [_result(topic.name, (ErrorCode.REQUEST_TIMED_OUT, timeout_message)) for topic in request.topics]
+    if unique and is_expired(request.timeout_ms):
+        results = [_result(topic.name, (ErrorCode.REQUEST_TIMED_OUT, None)) for topic in request.topics]
         return CreatePartitionsResponse(results=results)
     results = [_result(name, _duplicate(name, count)) for name, count in counts.items() if count > 1]
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     results += [
-        _refused(topic.name, error)
+        _result(topic.name, (error, None))
         if (error := topic_error(cluster, call, AclOperation.ALTER, topic.name))
         else _result(topic.name, _grow(cluster, topic, quota, now_ms, validate_only=request.validate_only))
         for topic in unique
     ]
     call.throttle_ms = quota.throttle_ms
     return CreatePartitionsResponse(results=results)
-
-
-def _refused(name: str, error: ErrorCode) -> CreatePartitionsTopicResult:
-    """Return the result for a topic that the client may not alter, which in Kafka has no message."""
-    return CreatePartitionsTopicResult(name=name, error_code=error, error_message=None)
 
 
 def _duplicate(name: str, count: int) -> Error:
@@ -70,7 +64,7 @@ def _grow(
     """Add the partitions of one topic, or return the error."""
     topic = cluster.topics.get(requested.name)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {requested.name!r}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
     plan = _plan(cluster, topic, requested)
     if isinstance(plan, tuple):
         return plan

@@ -13,8 +13,8 @@ from fakebroker.cluster.configs.topic_configs import topic_configs, topic_config
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
     QUOTA_EXCEEDED,
+    is_expired,
     new_replicas_error,
-    timeout_error,
 )
 from fakebroker.cluster.quotas import MutationQuota
 from fakebroker.cluster.topics import Assignment
@@ -43,15 +43,15 @@ class TopicError(NamedTuple):
     """The error code and the message for a topic that cannot be created."""
 
     code: ErrorCode
-    message: str
+    message: str | None
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.request
-    request_error = _request_error(cluster, request)
+    counts_by_name = Counter(topic.name for topic in request.topics)
+    request_error = _request_error(cluster, request) if 1 in counts_by_name.values() else None
     if request_error is not None:
         return CreateTopicsResponse(topics=[_failed(topic.name, request_error) for topic in request.topics])
-    counts_by_name = Counter(topic.name for topic in request.topics)
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     planned = [
         (topic, _within_quota(_plan(cluster, call, topic), quota, now_ms))
@@ -66,10 +66,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
 
 
 def _request_error(cluster: "Cluster", request: CreateTopicsRequest) -> TopicError | None:
-    """Return the error that applies to all topics of a request, or None."""
-    timeout_message = timeout_error(request.timeout_ms)
-    if timeout_message is not None:
-        return TopicError(ErrorCode.REQUEST_TIMED_OUT, timeout_message)
+    """Return the error that applies to all topics of a request of which one is named once, or None."""
+    if is_expired(request.timeout_ms):
+        return TopicError(ErrorCode.REQUEST_TIMED_OUT, None)
     counts = [len(topic.assignments) or max(0, _partition_count(cluster, topic)) for topic in request.topics]
     size = len(counts) + sum(counts)
     if size > MAX_RECORDS_PER_USER_OP:
@@ -175,8 +174,8 @@ def _result(
     if not result.topic_config_error_code:
         result.num_partitions, result.replication_factor = len(plan), len(plan[0])
         result.configs = _effective_configs(cluster, configs)
-    if not validate_only:
-        result.topic_id = cluster.add_topic(topic.name, plan, configs).topic_id
+    # As in Kafka, a topic that is not created has an id, too.
+    result.topic_id = cluster.new_id() if validate_only else cluster.add_topic(topic.name, plan, configs).topic_id
     return result
 
 

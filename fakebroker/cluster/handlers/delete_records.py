@@ -41,11 +41,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteRecordsRespon
 
 
 def _requested_offsets(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
-    """Return the requested offsets by topic and partition. If a partition is named twice, the last offset applies."""
+    """Return the requested offsets by topic and partition, without topics that have no partitions.
+
+    If a partition is named twice, the last offset applies.
+    """
     requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, {}).update((each.partition_index, each.offset) for each in topic.partitions)
-    return requested
+    return {name: offsets for name, offsets in requested.items() if offsets}
 
 
 def _result(cluster: "Cluster", call: Call, name: str, index: int, offset: int) -> DeleteRecordsPartitionResult:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.error_catalog import MESSAGES
-from fakebroker.cluster.handlers.controller_requests import QUOTA_EXCEEDED, timeout_error
+from fakebroker.cluster.handlers.controller_requests import QUOTA_EXCEEDED, is_expired
 from fakebroker.cluster.topics import Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
@@ -29,11 +29,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
         return DeleteTopicsResponse(
             responses=[_result(*each, error, "delete.topic.enable is false") for each in requested]
         )
-    timeout_message = timeout_error(call.request.timeout_ms)
-    if timeout_message is not None:
-        return DeleteTopicsResponse(
-            responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, timeout_message) for each in requested]
-        )
+    if is_expired(call.request.timeout_ms):
+        return DeleteTopicsResponse(responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, None) for each in requested])
     found = {each: _find(cluster, call, *each) for each in requested}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)

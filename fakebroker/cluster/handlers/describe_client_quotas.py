@@ -33,7 +33,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClientQuota
         return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
     return DescribeClientQuotasResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         entries=[
             EntryData(
                 entity=[EntityData(entity_type=type_, entity_name=name) for type_, name in entity],
@@ -46,12 +46,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClientQuota
 
 
 def _error(request: DescribeClientQuotasRequest) -> tuple[ErrorCode, str] | None:
-    types = [component.entity_type for component in request.components]
+    types: list[str] = []
     for component in request.components:
         type_, is_exact = component.entity_type, component.match_type == EXACT
         if not type_:
             return ErrorCode.INVALID_REQUEST, "Invalid empty entity type."
-        if types.count(type_) > 1:
+        if type_ in types:
             return ErrorCode.INVALID_REQUEST, f"Entity type {type_} cannot appear more than once in the filter."
         if type_ not in ENTITY_TYPES:
             expected = ", ".join(ENTITY_TYPES)
@@ -62,6 +62,7 @@ def _error(request: DescribeClientQuotasRequest) -> tuple[ErrorCode, str] | None
             expected = "a name" if is_exact else "null"
             message = f"match={component.match!r} of match type {component.match_type}: expected {expected}"
             return ErrorCode.INVALID_REQUEST, message
+        types.append(type_)
     if IP in types and (USER in types or CLIENT_ID in types):
         return ErrorCode.INVALID_REQUEST, "entity type ip cannot be combined with user or client-id"
     return None

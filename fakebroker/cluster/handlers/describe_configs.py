@@ -114,7 +114,7 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
     require_topic_name(name)
     topic = cluster.topics.get(name)
     if topic is None:
-        raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     keys = topic_configs(call.broker.release)
     return [
         _entry(call, each, keys[each], topic_config(cluster, call.broker, topic.configs, each))
@@ -168,10 +168,11 @@ def _client_metrics(
 
 
 def _subscription_config(key: ConfigKey, name: str, configs: Mapping[str, str]) -> Resolved:
-    synonyms = [Synonym(name, key.default_text or "", ConfigSource.DEFAULT_CONFIG)]
-    if name in configs:
-        synonyms.insert(0, Synonym(name, key.normalized(configs[name]), ConfigSource.CLIENT_METRICS_CONFIG))
-    return Resolved(synonyms[0].value, synonyms)
+    """Return a config of a subscription. As in Kafka, a default is not among its synonyms."""
+    if name not in configs:
+        return Resolved(key.default_text or "", [])
+    value = key.normalized(configs[name])
+    return Resolved(value, [Synonym(name, value, ConfigSource.CLIENT_METRICS_CONFIG)])
 
 
 def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:

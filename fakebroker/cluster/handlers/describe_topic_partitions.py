@@ -30,18 +30,24 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT = 2000
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartitionsResponse:
     request: DescribeTopicPartitionsRequest = call.request
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
-    requested = {topic.name for topic in request.topics}
+    requested = [topic.name for topic in request.topics]
     if cursor.partition_index < 0 or (request.cursor is not None and requested and cursor.topic_name not in requested):
-        # The response has an error code for each topic, and no field for a message.
-        failed = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for name in sorted(requested)]
-        return DescribeTopicPartitionsResponse(topics=failed)
-    wanted = requested or {topic.name for topic in cluster.topics}
-    names = sorted(name for name in wanted if name >= cursor.topic_name)
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    wanted = requested or [topic.name for topic in cluster.topics]
+    names = sorted({name for name in wanted if name >= cursor.topic_name})
     errors = {name: topic_error(cluster, call, AclOperation.DESCRIBE, name) for name in names}
+    if request.cursor is None and errors.get("") == ErrorCode.NONE:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, which fails here
     response = _page(cluster, call, [name for name in names if not errors[name]], cursor, _limit(request))
     if requested:
         response.topics += [_failed(name, error, NOT_REQUESTED) for name, error in errors.items() if error]
     return response
+
+
+def _refused(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """Return the response in which all topics have the error. It has no field for a message."""
+    failed = [_failed(topic.name, error, NOT_REQUESTED) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=failed)
 
 
 def _limit(request: DescribeTopicPartitionsRequest) -> int:

@@ -32,7 +32,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCr
     # Null and empty request all users.
     users = requested or dict.fromkeys((user for user, _ in iterations), 1)
     results = [_described(iterations, user) if times == 1 else _duplicate(user, times) for user, times in users.items()]
-    return DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_code=0, error_message="", results=results)
 
 
 def _duplicate(user: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import timeout_error
+from fakebroker.cluster.handlers.controller_requests import is_expired
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
@@ -31,9 +31,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersRespons
         return _refused(call, error, needs_cluster(AclOperation.ALTER))
     if request.topic_partitions == []:
         return ElectLeadersResponse(replica_election_results=[])
-    timeout_message = timeout_error(request.timeout_ms)
-    if timeout_message is not None:
-        return _refused(call, ErrorCode.REQUEST_TIMED_OUT, timeout_message)
+    if is_expired(request.timeout_ms):
+        return _refused(call, ErrorCode.REQUEST_TIMED_OUT, None)
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"election type {request.election_type}: expected 0 (preferred) or 1 (unclean)"
         return _refused(call, ErrorCode.INVALID_REQUEST, message)
@@ -43,7 +42,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersRespons
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _refused(call: Call, error: ErrorCode, message: str) -> ElectLeadersResponse:
+def _refused(call: Call, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
     request: ElectLeadersRequest = call.request
     return ElectLeadersResponse(
         error_code=error if call.api_version >= _FIRST_VERSION_OF_TOP_LEVEL_ERRORS else ErrorCode.NONE,

@@ -40,6 +40,7 @@ _READ_COMMITTED = 1
 _INDEX_INTERVAL_BYTES = 4_096  # index.interval.bytes
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
 _FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
+_FIRST_VERSION_OF_SESSIONS = 7  # KIP-227
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
 _FIRST_VERSION_OF_IDS = 13  # KIP-516
 _KIP_392 = Release(2, 4)
@@ -68,12 +69,42 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
     context = call.broker.fetch_sessions.context(request, call.api_version, now_ms)
     if cluster.acls is not None:
         context.hidden = _hidden(cluster, call, context)
+    if request.isolation_level not in (0, _READ_COMMITTED) and _finds_any(cluster, call, context):
+        return _unreadable(call)
     reading = _read(cluster, call, context)
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
     deadline_ms = cluster.wire_ms + request.max_wait_ms
     cluster.purgatory.add(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
     return None
+
+
+def _finds_any(cluster: "Cluster", call: Call, context: FetchContext) -> bool:
+    """Return whether one of the partitions exists, and the client may read it."""
+    by_id = call.api_version >= _FIRST_VERSION_OF_IDS
+    return any(
+        isinstance(find_partition(cluster, *key, by_id=by_id), Partition)
+        for key in context.partitions
+        if key not in (context.hidden or ())
+    )
+
+
+def _unreadable(call: Call) -> FetchResponse:
+    """Return the response to an unknown isolation level, on which Kafka fails (FetchRequest.getErrorResponse)."""
+    request: FetchRequest = call.request
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    return FetchResponse(
+        error_code=error if call.api_version >= _FIRST_VERSION_OF_SESSIONS else ErrorCode.NONE,
+        session_id=request.session_id,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[replaced(_failed(each, error), aborted_transactions=[]) for each in topic.partitions],
+            )
+            for topic in request.topics
+            if call.api_version < _FIRST_VERSION_OF_IDS
+        ],
+    )
 
 
 def _hidden(cluster: "Cluster", call: Call, context: FetchContext) -> frozenset[Key]:

@@ -45,6 +45,6 @@ def _names(cluster: "Cluster", type_: ResourceType) -> list[str]:
         case ResourceType.TOPIC:
             return [topic.name for topic in cluster.topics]
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            return [str(broker.node_id) for broker in cluster.brokers.values() if broker.up]
+            return [str(node_id) for node_id in cluster.brokers]
         case _:
             return [name for resource_type, name in cluster.resource_configs if resource_type == type_]

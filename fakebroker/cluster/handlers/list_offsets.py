@@ -18,9 +18,11 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from fakebroker.protocol.records import RecordBatch
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.types import ZERO_UUID
 from fakebroker.security.acls import AclOperation
 
@@ -38,6 +40,7 @@ _FIRST_VERSIONS = {
     LATEST_TIERED: 9,  # KIP-1005
     EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
 }
+_KIP_1075 = Release(4, 0)
 _READ_COMMITTED = 1
 _DEBUGGING_REPLICA_ID = -2
 _UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
@@ -45,6 +48,8 @@ _UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
+    # Kafka fails to parse other levels.
+    refused = ErrorCode.NONE if request.isolation_level in (0, _READ_COMMITTED) else ErrorCode.UNKNOWN_SERVER_ERROR
     times = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
     )
@@ -67,10 +72,25 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
                     for requested in topic.partitions
                 ],
             )
-            for topic in request.topics
-            for error in [topic_error(cluster, call, AclOperation.DESCRIBE, topic.name)]
+            for topic in (request.topics if refused else _requested(call))
+            for error in [refused or topic_error(cluster, call, AclOperation.DESCRIBE, topic.name)]
         ]
     )
+
+
+def _requested(call: Call) -> list[ListOffsetsTopic]:
+    """Return the requested topics. Since Kafka 4.0 each is returned once, with each partition once, if it has some."""
+    topics: list[ListOffsetsTopic] = call.request.topics
+    if call.broker.release < _KIP_1075:
+        return topics
+    merged: dict[str, dict[int, ListOffsetsPartition]] = {}
+    for topic in topics:
+        merged.setdefault(topic.name, {}).update((each.partition_index, each) for each in topic.partitions)
+    return [
+        ListOffsetsTopic(name=name, partitions=list(partitions.values()))
+        for name, partitions in merged.items()
+        if partitions
+    ]
 
 
 def _failed(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_partition_reassignments import (
@@ -24,10 +23,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListPartitionReassi
     request: ListPartitionReassignmentsRequest = call.request
     if refused := cluster_error(cluster, call, AclOperation.DESCRIBE):
         return _refused(request, refused)
-    timeout_message = timeout_error(request.timeout_ms)
-    if timeout_message is not None and request.topics != []:
-        error = ErrorCode.REQUEST_TIMED_OUT
-        return ListPartitionReassignmentsResponse(error_code=error, error_message=timeout_message, topics=[])
     topics = []
     for name, partitions in _requested(cluster, request):
         ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigning]

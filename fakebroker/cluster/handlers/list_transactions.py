@@ -32,7 +32,7 @@ _STATES = frozenset(state.value for state in State)
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsResponse:
     request: ListTransactionsRequest = call.request
     coordinator = call.broker.transaction_coordinator
-    unknown = [each for each in request.state_filters if each not in _STATES]
+    unknown = [each for each in dict.fromkeys(request.state_filters) if each not in _STATES]
     if coordinator.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern = _compiled(request.transactional_id_pattern or ".*")

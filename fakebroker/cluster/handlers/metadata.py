@@ -26,10 +26,14 @@ from fakebroker.topic_partition import is_legal_name
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+_FIRST_VERSION_OF_IDS, _FIRST_VERSION_OF_ERRORS = 12, 13
+
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
     request: MetadataRequest = call.request
-    topics = _refused(call) or _topics(cluster, call)
+    error = _error(call)
+    if error:
+        return _refused(call, error)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
@@ -39,19 +43,39 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
-        topics=topics,
+        topics=_topics(cluster, call),
         cluster_authorized_operations=cluster_operations(cluster, call)
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )
 
 
-def _refused(call: Call) -> list[MetadataResponseTopic]:
-    """Return INVALID_REQUEST for all topics if one has an id or no name, which Kafka rejects before version 12."""
+def _error(call: Call) -> ErrorCode:
+    """Return the error of the whole request.
+
+    Topics have ids since version 12. Then Kafka fails if a topic has neither a name nor an id, and no other has an id.
+    """
     requested = call.request.topics or []
-    if call.api_version >= 12 or all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in requested):
-        return []
-    return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in requested]
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in requested)
+    has_all_names = all(topic.name is not None for topic in requested)
+    if call.api_version < _FIRST_VERSION_OF_IDS:
+        return ErrorCode.INVALID_REQUEST if has_ids or not has_all_names else ErrorCode.NONE
+    return ErrorCode.NONE if has_ids or has_all_names else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _refused(call: Call, error: ErrorCode) -> MetadataResponse:
+    """Return the response without brokers, in which all topics have the error (MetadataRequest.getErrorResponse)."""
+    failed = [_failed(error, topic.name or "", topic.topic_id) for topic in call.request.topics]
+    for each in failed:
+        each.is_internal = False
+    return MetadataResponse(
+        brokers=[],
+        cluster_id=None,
+        controller_id=-1,
+        topics=failed,
+        cluster_authorized_operations=NOT_REQUESTED,
+        error_code=error if call.api_version >= _FIRST_VERSION_OF_ERRORS else ErrorCode.NONE,
+    )
 
 
 def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
@@ -66,7 +90,7 @@ def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
     topic_ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if topic_ids:
         return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]
-    return [_by_name(cluster, call, name) for name in dict.fromkeys(topic.name for topic in requested)]
+    return [_by_name(cluster, call, name or "") for name in dict.fromkeys(topic.name for topic in requested)]
 
 
 def _by_id(cluster: "Cluster", call: Call, topic_id: bytes) -> MetadataResponseTopic:
@@ -78,9 +102,7 @@ def _by_id(cluster: "Cluster", call: Call, topic_id: bytes) -> MetadataResponseT
     return _described(cluster, call, topic)
 
 
-def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataResponseTopic:
-    if name is None:
-        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, ZERO_UUID)
+def _by_name(cluster: "Cluster", call: Call, name: str) -> MetadataResponseTopic:
     if error := topic_error(cluster, call, AclOperation.DESCRIBE, name):
         hidden = _failed(error, name, ZERO_UUID)
         hidden.is_internal = False

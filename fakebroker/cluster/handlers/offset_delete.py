@@ -36,28 +36,36 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     errors_of = {entry: _error(cluster, call, *entry) for entry in requested}
     known = [entry for entry in requested if not errors_of[entry]]
     refused = [(entry, errors_of[entry]) for entry in requested if errors_of[entry]]
+    # As in Kafka, a topic without partitions is in the response if it does not exist, or may not be read.
+    names = [
+        topic.name
+        for topic in request.topics
+        if _error(cluster, call, topic.name)
+        or any(errors_of[topic.name, partition.partition_index] for partition in topic.partitions)
+    ]
 
     def respond(result: ItemResults) -> OffsetDeleteResponse:
         error, errors = result
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
-        return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
+        return OffsetDeleteResponse(topics=_topics(names, [*refused, *zip(known, errors, strict=True)]))
 
     late = LateResponse(respond)
     call.broker.coordinator.offsets.delete(request.group_id, known, late)
     return late.take(cluster, call)
 
 
-def _error(cluster: "Cluster", call: Call, name: str, index: int) -> ErrorCode:
-    """Return the error for a partition that the client may not read or that does not exist, else NONE."""
+def _error(cluster: "Cluster", call: Call, name: str, index: int | None = None) -> ErrorCode:
+    """Return the error for a topic or partition that the client may not read or that does not exist, else NONE."""
     topic = cluster.topics.get(name)
-    is_known = topic is not None and topic.partition(index) is not None
+    is_known = topic is not None and (index is None or topic.partition(index) is not None)
     unknown = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return topic_error(cluster, call, AclOperation.READ, name) or unknown
 
 
-def _topics(results: Iterable[tuple[Entry, ErrorCode]]) -> list[OffsetDeleteResponseTopic]:
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
+def _topics(names: Iterable[str], results: Iterable[tuple[Entry, ErrorCode]]) -> list[OffsetDeleteResponseTopic]:
+    """Return the topics with these names, and those of the results."""
+    topics = {name: OffsetDeleteResponseTopic(name=name, partitions=[]) for name in names}
     for (name, index), error in results:
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
         topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))

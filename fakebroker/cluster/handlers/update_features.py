@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.features import KIP_1022, KRAFT, Update
-from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.update_features import (
     UpdatableFeatureResult,
@@ -26,9 +25,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> UpdateFeaturesRespo
     request: UpdateFeaturesRequest = call.request
     if error := cluster_error(cluster, call, AclOperation.ALTER):
         return _refused(error, needs_cluster(AclOperation.ALTER))
-    message = timeout_error(request.timeout_ms)
-    if message is not None:
-        return _refused(ErrorCode.REQUEST_TIMED_OUT, message)
     # As in Kafka's controller, `allow_downgrade` of version 0 is ignored. The last update of a feature counts.
     updates = list(
         {

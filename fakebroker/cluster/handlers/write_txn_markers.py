@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
+_UNKNOWN_VERSION = -1
 _KIP_1037 = Release(3, 8)
 """The first release in which admins may write markers, with the permission to alter the cluster."""
 
@@ -108,6 +109,8 @@ def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, place: To
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if call.broker.node_id != partition.leader_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if marker.transaction_version == _UNKNOWN_VERSION:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # as in Kafka, which fails here
     markers = Markers(
         transactional_id="",
         producer_id=marker.producer_id,

@@ -1,0 +1,232 @@
+"""Requests that no client sends, with Kafka's answers: nothing about some topics, and failures of the broker."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fakebroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from fakebroker.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from fakebroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from fakebroker.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from fakebroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from fakebroker.protocol.types import ZERO_UUID
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
+
+FAILURE = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def list_offsets_request(**partitions: list[int]) -> ListOffsetsRequest:
+    """Return a request for partitions of topics. A digit after a name lets the topic be named more than once."""
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=name.rstrip("0123456789"),
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes],
+            )
+            for name, indexes in partitions.items()
+        ],
+    )
+
+
+def rows(response: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Return the name of each topic with its partitions and their errors."""
+    return [
+        (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
+        for topic in response.topics
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        ({"news": [], "gone": []}, []),
+        ({"news1": [0], "gone": [], "news2": [1]}, [("news", [(0, 0), (1, 0)])]),
+        ({"news1": [0], "news2": [0]}, [("news", [(0, ErrorCode.INVALID_REQUEST)])]),
+        ({"gone": [0, 0, 1]}, [("gone", [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]),
+    ],
+)
+def test_list_offsets_names_topics_and_partitions_once(partitions: dict[str, list[int]], expected: object) -> None:
+    assert rows(ClusterHarness({"news": 2}).ask(list_offsets_request(**partitions), 8)) == expected
+
+
+def test_before_4_0_list_offsets_answers_what_is_asked() -> None:
+    response = ClusterHarness({"news": 2}, as_version="3.9").ask(list_offsets_request(news1=[0], gone=[], news2=[1]), 8)
+    assert rows(response) == [("news", [(0, 0)]), ("gone", []), ("news", [(1, 0)])]
+
+
+@pytest.mark.parametrize("level", [2, -1])
+def test_list_offsets_fails_with_an_unknown_isolation_level(level: int) -> None:
+    request = list_offsets_request(news1=[0, 0], gone=[], news2=[1])
+    request.isolation_level = level
+    assert rows(ClusterHarness({"news": 2}).ask(request, 8)) == [
+        ("news", [(0, FAILURE), (0, FAILURE)]),
+        ("gone", []),
+        ("news", [(1, FAILURE)]),
+    ]
+
+
+@pytest.mark.parametrize("level", [2, -1])
+def test_fetch_fails_with_an_unknown_isolation_level_if_it_has_something_to_read(
+    level: int, subtests: pytest.Subtests
+) -> None:
+    for version in versions("Fetch"):
+        for topic in ("news", "gone"):
+            with subtests.test(version=version, topic=topic):
+                harness = ClusterHarness({"news": 1})
+                found = harness.cluster.topics.get(topic)
+                requested = FetchTopic(
+                    topic=topic,
+                    topic_id=found.topic_id if found else b"1" * 16,
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1) for index in (0, 9)
+                    ],
+                )
+                response = harness.ask(
+                    FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=level, session_id=7, topics=[requested]),
+                    version,
+                )
+                errors = [each.error_code for topics in response.responses for each in topics.partitions]
+                if topic == "gone" or version < 4:
+                    assert (response.error_code, FAILURE in errors) == (ErrorCode.NONE, False)
+                else:
+                    assert response.error_code == (FAILURE if version >= 7 else ErrorCode.NONE)
+                    assert response.session_id == (7 if version >= 7 else 0)
+                    assert errors == ([FAILURE, FAILURE] if version < 13 else [])
+
+
+def test_delete_records_leaves_out_topics_without_partitions() -> None:
+    requested = [("gone", []), ("news", [0])]
+    topics = [
+        DeleteRecordsTopic(
+            name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=0) for index in indexes]
+        )
+        for name, indexes in requested
+    ]
+    response = ClusterHarness({"news": 1}).ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    assert rows(response) == [("news", [(0, 0)])]
+
+
+def test_alter_replica_log_dirs_returns_each_partition_once() -> None:
+    requested = [("/none", "gone", []), ("/none", "news", [0, 0]), ("/none", "news", [1])]
+    dirs = [
+        AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=name, partitions=indexes)])
+        for path, name, indexes in requested
+    ]
+    (topic,) = ClusterHarness({"news": 2}).ask(AlterReplicaLogDirsRequest(dirs=dirs), 2).results
+    assert topic.topic_name == "news"
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (0, ErrorCode.LOG_DIR_NOT_FOUND),
+        (1, ErrorCode.LOG_DIR_NOT_FOUND),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "cursor", "expected"),
+    [
+        (["b", ""], None, [("b", FAILURE), ("", FAILURE)]),
+        ([""], Cursor(topic_name="", partition_index=0), [("", ErrorCode.INVALID_TOPIC_EXCEPTION)]),
+        (["b", ""], Cursor(topic_name="b", partition_index=0), [("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+        (["b", "a", "b"], Cursor(topic_name="x", partition_index=0), [(each, 42) for each in ("b", "a", "b")]),
+    ],
+)
+def test_topics_to_describe(names: list[str], cursor: Cursor | None, expected: object) -> None:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names], cursor=cursor)
+    assert [(each.name, each.error_code) for each in ClusterHarness().ask(request, 0).topics] == expected
+
+
+def test_an_invalid_client_software_gets_no_versions(subtests: pytest.Subtests) -> None:
+    for version in versions("ApiVersions")[3:]:
+        with subtests.test(version=version):
+            request = ApiVersionsRequest(client_software_name="", client_software_version="1")
+            response = ClusterHarness().ask(request, version)
+            assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+            assert (response.supported_features, response.finalized_features_epoch) == ([], -1)
+
+
+def test_a_topic_that_is_only_validated_has_an_id_of_its_own() -> None:
+    harness = ClusterHarness()
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    request = CreateTopicsRequest(topics=[topic], validate_only=True)
+    ids = {harness.ask(request, 7).topics[0].topic_id for _ in range(2)}
+    assert len(ids - {ZERO_UUID}) == 2
+    assert "new" not in harness.cluster.topics
+
+
+@pytest.mark.parametrize(
+    ("owner_type", "owner", "expected"),
+    [
+        (None, "x", (FAILURE, "User", "ANONYMOUS")),
+        ("", "x", (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "", "x")),
+        (None, "", (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "User", "ANONYMOUS")),
+    ],
+)
+def test_owners_of_tokens(owner_type: str | None, owner: str, expected: object) -> None:
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=owner_type, owner_principal_name=owner, renewers=[], max_lifetime_ms=-1
+    )
+    response = ClusterHarness().ask(request, 3)
+    assert (response.error_code, response.principal_type, response.principal_name) == expected
+
+
+@pytest.mark.parametrize(
+    "request_and_version",
+    [
+        (DescribeUserScramCredentialsRequest(users=None), 0),
+        (DescribeClientQuotasRequest(components=[], strict=False), 1),
+        (AlterPartitionReassignmentsRequest(timeout_ms=0, topics=[]), 1),
+    ],
+)
+def test_successes_with_an_empty_message(request_and_version: tuple[Any, int]) -> None:
+    response = ClusterHarness().ask(*request_and_version)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
+
+
+def test_an_unknown_type_of_a_quota_comes_before_its_repetition() -> None:
+    component = ComponentData(entity_type="x", match_type=0, match="y")
+    request = DescribeClientQuotasRequest(components=[component, component], strict=False)
+    assert ClusterHarness().ask(request, 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_unknown_state_of_transactions_is_named_once() -> None:
+    request = ListTransactionsRequest(state_filters=["Other", "Empty", "Other"], producer_id_filters=[])
+    assert ClusterHarness().ask(request, 1).unknown_state_filters == ["Other"]
+
+
+@pytest.mark.parametrize(("transaction_version", "error"), [(-2, 0), (-1, FAILURE), (0, 0), (127, 0)])
+def test_markers_of_an_unknown_transaction_version(transaction_version: int, error: int) -> None:
+    marker = WritableTxnMarker(
+        producer_id=1,
+        producer_epoch=0,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name="news", partition_indexes=[0, 9])],
+        coordinator_epoch=0,
+        transaction_version=transaction_version,
+    )
+    (row,) = ClusterHarness({"news": 1}).ask(WriteTxnMarkersRequest(markers=[marker]), 2).markers
+    assert rows(row) == [("news", [(0, error), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
