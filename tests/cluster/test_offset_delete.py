@@ -43,7 +43,7 @@ def test_a_topic_without_partitions_is_returned_if_it_does_not_exist() -> None:
     groups = GroupAdminHarness()
     groups.commit()
     topics = [OffsetDeleteRequestTopic(name=name, partitions=[]) for name in ("news", "gone")]
-    response = groups.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    response = groups.cluster_harness.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
     assert [(topic.name, topic.partitions) for topic in response.topics] == [("gone", [])]
 
 
