@@ -26,7 +26,7 @@ from fakebroker.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from fakebroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
 from fakebroker.protocol.messages.write_txn_markers import (
@@ -118,6 +118,32 @@ def test_fetch_fails_with_an_unknown_isolation_level_if_it_has_something_to_read
                     assert response.error_code == (FAILURE if version >= 7 else ErrorCode.NONE)
                     assert response.session_id == (7 if version >= 7 else 0)
                     assert errors == ([FAILURE, FAILURE] if version < 13 else [])
+
+
+def test_a_fetch_session_fails_with_a_topic_that_has_no_id() -> None:
+    harness = ClusterHarness({"news": 1})
+
+    def fetch(epoch: int, session_id: int, *topic_ids: bytes, forget: bytes | None = None) -> tuple[int, int, int]:
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        response = harness.ask(
+            FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[FetchTopic(topic_id=topic_id, partitions=[partition]) for topic_id in topic_ids],
+                forgotten_topics_data=[ForgottenTopic(topic_id=forget, partitions=[0])] if forget else [],
+            ),
+            13,
+        )
+        return response.error_code, response.session_id, len(response.responses)
+
+    news = harness.topic().topic_id
+    assert fetch(-1, 0, ZERO_UUID, news) == (ErrorCode.NONE, 0, 2)
+    assert fetch(0, 0, ZERO_UUID, news) == (FAILURE, 0, 0)
+    assert fetch(0, 0, news) == (ErrorCode.NONE, 1, 1)
+    assert fetch(1, 1, ZERO_UUID) == fetch(1, 1, forget=ZERO_UUID) == (FAILURE, 1, 0)
+    assert fetch(1, 1) == (ErrorCode.NONE, 1, 0)  # The session is as before.
 
 
 def test_delete_records_leaves_out_topics_without_partitions() -> None:

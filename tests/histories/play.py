@@ -26,8 +26,11 @@ _ANSWER_MS = 8_000
 _GRACE_MS = 40
 """How long Kafka has time to answer a request that ours lets wait."""
 _CHOOSES_IDS = ("CreateTopics", "JoinGroup", "ConsumerGroupHeartbeat")
-_RETRIABLE = {14, 15, 16, 51}
-"""Kafka may be busy for a moment, where the fake cluster never is: the request is sent again."""
+_RETRIABLE = {3, 14, 15, 16, 51}
+"""Kafka may be busy for a moment, where the fake cluster never is: the request is sent again.
+
+The error 3 is that of a topic which Metadata creates: the fake cluster returns it at once, Kafka when it exists.
+"""
 _MAX_ATTEMPTS = 15
 
 _numbers = itertools.count(1)

@@ -67,10 +67,12 @@ class Reading(msgspec.Struct):
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | None:
     request: FetchRequest = call.request
     context = call.broker.fetch_sessions.context(request, call.api_version, now_ms)
+    if context is None:
+        return _failure(call)
     if cluster.acls is not None:
         context.hidden = _hidden(cluster, call, context)
     if request.isolation_level not in (0, _READ_COMMITTED) and _finds_any(cluster, call, context):
-        return _unreadable(call)
+        return _failure(call)
     reading = _read(cluster, call, context)
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
@@ -89,8 +91,8 @@ def _finds_any(cluster: "Cluster", call: Call, context: FetchContext) -> bool:
     )
 
 
-def _unreadable(call: Call) -> FetchResponse:
-    """Return the response to an unknown isolation level, on which Kafka fails (FetchRequest.getErrorResponse)."""
+def _failure(call: Call) -> FetchResponse:
+    """Return the response to a request on which Kafka fails (FetchRequest.getErrorResponse)."""
     request: FetchRequest = call.request
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     return FetchResponse(

@@ -4,12 +4,14 @@ The first request of a session names all partitions. Later requests name only th
 and their responses contain only partitions with changes. Classes and rules are those of Kafka's FetchSession.scala.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from fakebroker.protocol.types import ZERO_UUID
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
@@ -140,6 +142,11 @@ class CachedPartition:
         return changed or bool(read.records) or read.error_code != ErrorCode.NONE
 
 
+def _has_nameless(partitions: Iterable[Key]) -> bool:
+    """Return whether one of the partitions has a topic without an id, in a version with ids."""
+    return any(topic_id == ZERO_UUID for _, topic_id, _ in partitions)
+
+
 @dataclass(slots=True, eq=False)
 class FetchSession:
     """One session. `epoch` is the epoch that the next request must have."""
@@ -177,10 +184,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
+    def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext | None:
         """Return the context of a request: the partitions to read, and the rules for its response.
 
         Updates or closes the session of the request.
+
+        Returns:
+            None if the request fails, because a session would get a partition of a topic without an id.
         """
         requested = {
             (topic.topic, topic.topic_id, partition.partition): partition
@@ -192,6 +202,8 @@ class FetchSessions:
         self._sessions.pop(request.session_id, None)
         if request.session_epoch == FINAL_EPOCH:
             return FetchContext(requested)
+        if version >= 13 and _has_nameless(requested):
+            return None
         return FullFetchContext(requested, self, uses_topic_ids=version >= 13)
 
     def requested(self, request: FetchRequest) -> list[Key]:
@@ -207,7 +219,7 @@ class FetchSessions:
 
     def _incremental(
         self, request: FetchRequest, requested: dict[Key, FetchPartition], version: int, now_ms: float
-    ) -> FetchContext:
+    ) -> FetchContext | None:
         session = self._sessions.get(request.session_id)
         if session is None:
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -220,6 +232,8 @@ class FetchSessions:
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
+        if version >= 13 and _has_nameless([*requested, *forgotten]):
+            return None
         session.update(requested, forgotten)
         del self._sessions[session.session_id]
         if not session.partitions:
