@@ -120,7 +120,7 @@ def test_fetch_fails_with_an_unknown_isolation_level_if_it_has_something_to_read
                     assert errors == ([FAILURE, FAILURE] if version < 13 else [])
 
 
-def test_a_fetch_session_fails_with_a_topic_that_has_no_id() -> None:
+def test_a_fetch_can_fail_with_a_topic_that_has_no_id() -> None:
     harness = ClusterHarness({"news": 1})
 
     def fetch(epoch: int, session_id: int, *topic_ids: bytes, forget: bytes | None = None) -> tuple[int, int, int]:
@@ -140,6 +140,8 @@ def test_a_fetch_session_fails_with_a_topic_that_has_no_id() -> None:
 
     news = harness.topic().topic_id
     assert fetch(-1, 0, ZERO_UUID, news) == (ErrorCode.NONE, 0, 2)
+    assert fetch(-1, 0, b"1" * 16, ZERO_UUID) == (ErrorCode.NONE, 0, 2)
+    assert fetch(-1, 0, ZERO_UUID, b"1" * 16) == (FAILURE, 0, 0)  # It is not the last one in the response.
     assert fetch(0, 0, ZERO_UUID, news) == (FAILURE, 0, 0)
     assert fetch(0, 0, news) == (ErrorCode.NONE, 1, 1)
     assert fetch(1, 1, ZERO_UUID) == fetch(1, 1, forget=ZERO_UUID) == (FAILURE, 1, 0)

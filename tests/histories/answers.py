@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.api_versions import ApiVersionsResponse
+from fakebroker.protocol.messages.describe_configs import DescribeConfigsResponse
 from fakebroker.protocol.messages.elect_leaders import ElectLeadersResponse
 from fakebroker.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsResponse
@@ -27,7 +28,10 @@ _NOT_COMPARED = {
     *("transaction_start_time_ms", "last_timestamp", "issue_timestamp", "broker_epoch", "finalized_features_epoch"),
 }
 _OTHER_SOURCE = "min.insync.replicas"
-"""Kafka 4.1 and newer begin with a dynamic default of this config, the fake cluster does not."""
+"""Kafka 4.1 and newer begin with a dynamic default of this config, the fake cluster does not.
+
+So its source is not compared, and the configs of all brokers are compared without it.
+"""
 
 _NOTHING = ("", bytes(16), NO_TOPIC_ID)
 """Ids that are the same on both sides, because no cluster chooses them."""
@@ -133,6 +137,14 @@ class Pairs:
             case ListTransactionsResponse():
                 own = [each for each in message.transaction_states if self._is_own(each.transactional_id)]
                 return replaced(message, transaction_states=own)
+            case DescribeConfigsResponse():
+                results = [
+                    each
+                    if each.resource_name
+                    else replaced(each, configs=[config for config in each.configs if config.name != _OTHER_SOURCE])
+                    for each in message.results
+                ]
+                return replaced(message, results=results)
             case MetadataResponse():
                 return replaced(message, topics=[each for each in message.topics if self._is_own(each.name or "")])
             case ListConfigResourcesResponse():

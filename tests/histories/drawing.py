@@ -631,7 +631,7 @@ def _own(value: Any) -> Any:
             return {key: _own(each) for key, each in value.items()}
         case list():
             return [_own(each) for each in value]
-        case "news" | "sport" | "$id:news" | "1":
+        case "news" | "sport" | "$id:news" | "1" | "9":
             return "$id:%a" if str(value).startswith("$") else "%a"
     return value
 

@@ -31,6 +31,7 @@ from fakebroker.protocol.messages.fetch import (
 from fakebroker.protocol.records import split_batches
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import replaced
+from fakebroker.protocol.types import ZERO_UUID
 from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
@@ -309,6 +310,8 @@ def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Re
     reply = context.empty_reply() if is_throttled else context.reply(reading.data, now_ms)
     topics: list[FetchableTopicResponse] = []
     for (name, topic_id, _), data in reply.data.items():
+        if topics and topics[-1].topic_id == ZERO_UUID and call.api_version >= _FIRST_VERSION_OF_IDS:
+            return _failure(call)  # as in Kafka, which fails if a topic without an id is not the last one
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
             topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[]))
         topics[-1].partitions.append(data)
