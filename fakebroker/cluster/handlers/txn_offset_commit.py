@@ -23,7 +23,6 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import AclOperation
-from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -39,24 +38,34 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     denied = transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id)
     if denied := denied or group_error(cluster, call, AclOperation.READ, request.group_id):
         return refusal(call, denied)
-    results: list[tuple[TopicPartition, ErrorCode]] = []
-    offsets: list[OffsetToCommit] = []
+    refused: dict[str, TxnOffsetCommitResponseTopic] = {}
+    accepted: list[tuple[str, list[TxnOffsetCommitRequestPartition]]] = []
     for topic in request.topics:
-        hidden = topic_error(cluster, call, AclOperation.READ, topic.name)
         known = cluster.topics.get(topic.name)
-        for each in topic.partitions:
-            if hidden or known is None or known.partition(each.partition_index) is None:
-                error = hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                results.append(((topic.name, each.partition_index), error))
-                continue
-            offsets.append(_offset(topic.name, each))
-    if not offsets:
-        return _response(results)
+        error = topic_error(cluster, call, AclOperation.READ, topic.name)
+        if known is None or error:
+            # Unlike a known one, such a topic is in the response without partitions, too.
+            _refuse(refused, topic.name, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        unknown = [each for each in topic.partitions if known.partition(each.partition_index) is None]
+        if unknown:
+            _refuse(refused, topic.name, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if len(unknown) < len(topic.partitions):
+            accepted.append((topic.name, [each for each in topic.partitions if each not in unknown]))
+    if not accepted:
+        return _response(refused, [])
+    offsets = [_offset(name, each) for name, partitions in accepted for each in partitions]
 
     def respond(errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
-        accepted = [(each.topic, each.partition) for each in offsets]
-        found = [_in_version(error, call.api_version) for error in errors]
-        return _response([*results, *zip(accepted, found, strict=True)])
+        left = iter(errors)
+        answered = [
+            TxnOffsetCommitResponseTopic(
+                name=name,
+                partitions=[_result(each, _in_version(next(left), call.api_version)) for each in partitions],
+            )
+            for name, partitions in accepted
+        ]
+        return _response(refused, answered)
 
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
 
@@ -120,9 +129,28 @@ def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:
     return error
 
 
-def _response(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> TxnOffsetCommitResponse:
-    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
-    for (name, index), error in results:
-        topic = topics.setdefault(name, TxnOffsetCommitResponseTopic(name=name, partitions=[]))
-        topic.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
-    return TxnOffsetCommitResponse(topics=list(topics.values()))
+def _refuse(
+    refused: dict[str, TxnOffsetCommitResponseTopic],
+    name: str,
+    partitions: Iterable[TxnOffsetCommitRequestPartition],
+    error: ErrorCode,
+) -> None:
+    topic = refused.setdefault(name, TxnOffsetCommitResponseTopic(name=name, partitions=[]))
+    topic.partitions.extend(_result(each, error) for each in partitions)
+
+
+def _result(partition: TxnOffsetCommitRequestPartition, error: ErrorCode) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+
+
+def _response(
+    refused: dict[str, TxnOffsetCommitResponseTopic], answered: list[TxnOffsetCommitResponseTopic]
+) -> TxnOffsetCommitResponse:
+    """Return the response. As in Kafka, a topic that was named twice has two entries, unless something is refused."""
+    if not refused:
+        return TxnOffsetCommitResponse(topics=answered)
+    for topic in answered:
+        merged = refused.setdefault(topic.name, topic)
+        if merged is not topic:
+            merged.partitions.extend(topic.partitions)
+    return TxnOffsetCommitResponse(topics=list(refused.values()))

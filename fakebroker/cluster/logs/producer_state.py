@@ -361,6 +361,9 @@ class Producers:
             return repeated
         if verification is not None:
             self._check_verified(batch, producer, release, verification)
+        if producer is not None:
+            _check_epoch(batch, producer)
+        self._check_first(batch, producer, release)
         if producer is None:
             _check_unknown(batch, release)
         else:
@@ -373,20 +376,31 @@ class Producers:
     def _check_verified(
         self, batch: RecordBatch, producer: Producer | None, release: Release, verification: PendingVerification
     ) -> None:
-        """Check that the transaction was not ended since a batch was verified, and that earlier batches come first."""
+        """Check that the transaction was not ended since a batch was verified."""
         if self.has_open(batch.producer_id, batch.producer_epoch):
             return
-        label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
-        found = self._verifications.get(batch.producer_id)
-        if found is not verification:
+        if self._verifications.get(batch.producer_id) is not verification:
             if producer is not None and release >= _CHECKS_EPOCH_FIRST:
                 _check_epoch(batch, producer)
-            raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, f"{label}: the transaction has ended meanwhile")
-        is_first = producer is None and found.adds and release >= _REQUIRES_FIRST_SEQUENCE
-        highest = 0 if is_first else found.lowest_sequence
+            message = (
+                f"producer {batch.producer_id} in epoch {batch.producer_epoch}: the transaction has ended meanwhile"
+            )
+            raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, message)
+
+    def _check_first(self, batch: RecordBatch, producer: Producer | None, release: Release) -> None:
+        """Check that a batch is not after the first one of a pending verification: one without transaction neither."""
+        pending = self._verifications.get(batch.producer_id)
+        if pending is None:
+            return
+        highest = pending.lowest_sequence
+        if producer is None and pending.adds and release >= _REQUIRES_FIRST_SEQUENCE:
+            highest = min(highest, 0)
         if batch.base_sequence > highest:
-            message = f"{label}: sequence number {batch.base_sequence}, expected at most {highest} in a new transaction"
-            raise RefusedBatchError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+            raise RefusedBatchError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} in epoch {batch.producer_epoch}: sequence number "
+                f"{batch.base_sequence}, expected at most {highest} until its transaction begins",
+            )
 
     def expire(self, now_ms: float, expiration_ms: float) -> None:
         """Remove the producers, and the verifications, that had expired at the last check before the time.
@@ -455,8 +469,7 @@ def _check_epoch(batch: RecordBatch, producer: Producer) -> None:
 
 
 def _check_next(batch: RecordBatch, producer: Producer) -> None:
-    """Check the epoch and the sequence number of a new batch of a known producer."""
-    _check_epoch(batch, producer)
+    """Check the sequence number of a new batch of a known producer."""
     is_same_epoch = batch.producer_epoch == producer.epoch
     expected = (producer.last_sequence + 1) % SEQUENCES if is_same_epoch else 0
     if batch.base_sequence != expected:
