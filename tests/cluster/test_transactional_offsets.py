@@ -83,6 +83,25 @@ class ConsumingClient(TransactionalClient):
         (topic,) = response.topics
         return {each.partition_index: ErrorCode(each.error_code).name for each in topic.partitions}
 
+    def answered_partitions(self, *requested: tuple[str, list[int]]) -> list[tuple[str, list[int]]]:
+        """Commit offsets of these partitions; return those in the response."""
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=each) for each in indexes],
+            )
+            for name, indexes in requested
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=GROUP,
+            topics=topics,
+        )
+        response = self.harness.ask(request, 5, broker=self.group_coordinator())
+        return [(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics]
+
     def commit(self, offset: int, index: int = 0) -> str:
         """Commit an offset outside of transactions."""
         request = commit_of(offset_to_commit(index, offset))
@@ -231,6 +250,29 @@ def test_unknown_partitions_get_an_error_of_their_own() -> None:
     assert client.state() == "Empty"
     client.add_offsets()
     assert client.commit_in_transaction({9: 5, 0: 5}) == {9: "UNKNOWN_TOPIC_OR_PARTITION", 0: "NONE"}
+
+
+@pytest.mark.parametrize(
+    ("requested", "answered"),
+    [
+        ({"news": []}, {}),
+        ({"other": []}, {"other": []}),
+        ({"news": [0], "other": []}, {"other": [], "news": [0]}),
+        ({"news": [], "other": [0]}, {"other": [0]}),
+    ],
+)
+def test_topics_without_partitions(requested: dict[str, list[int]], answered: dict[str, list[int]]) -> None:
+    assert new_client().answered_partitions(*requested.items()) == list(answered.items())
+
+
+def test_topics_that_are_named_twice(subtests: pytest.Subtests) -> None:
+    client = new_client()
+    with subtests.test("all accepted"):
+        assert client.answered_partitions(("news", [0]), ("news", [1])) == [("news", [0]), ("news", [1])]
+    with subtests.test("something refused"):
+        assert client.answered_partitions(("news", [0]), ("x", []), ("news", [1])) == [("x", []), ("news", [0, 1])]
+    with subtests.test("a partition refused"):
+        assert client.answered_partitions(("news", [0]), ("news", [1, 9])) == [("news", [9, 0, 1])]
 
 
 def test_the_batches_of_a_transaction_in_the_offsets_topic() -> None:
