@@ -88,7 +88,10 @@ class ConsumingClient(TransactionalClient):
         topics = [
             TxnOffsetCommitRequestTopic(
                 name=name,
-                partitions=[TxnOffsetCommitRequestPartition(partition_index=each) for each in indexes],
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=1, committed_metadata="")
+                    for each in indexes
+                ],
             )
             for name, indexes in requested
         ]
