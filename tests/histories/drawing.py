@@ -588,7 +588,9 @@ def histories(draw: Draw, release: Release, profile: str | None = None) -> Histo
     profile = profile or draw(st.sampled_from(sorted(PROFILES)))
     steps: list[Step] = []
     if profile in _NEEDS_TOPICS:
-        topic = {"name": "%a", "num_partitions": 2, "replication_factor": 1, "configs": []}
+        # Kafka returns the records of one segment, and begins another one if the timestamps are years apart.
+        config = {"name": "segment.ms", "value": str(2**63 - 1)}
+        topic = {"name": "%a", "num_partitions": 2, "replication_factor": 1, "configs": [config]}
         steps.append(Step("A", "CreateTopics", 7, {"topics": [topic], "timeout_ms": 5_000}))
     if profile in ("transactions", "members-in-transactions"):
         steps += [

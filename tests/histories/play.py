@@ -5,7 +5,7 @@ tolerance; and what is answered before, and what after a step, has to be the sam
 """
 
 import itertools
-import os
+import secrets
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -33,6 +33,9 @@ The error 3 is that of a topic which Metadata creates: the fake cluster returns 
 """
 _MAX_ATTEMPTS = 15
 
+_PROCESS = secrets.token_hex(3)
+"""Kafka keeps transactional ids: another process must not have the same names."""
+
 _numbers = itertools.count(1)
 
 
@@ -58,7 +61,7 @@ class _FoundError(Exception):
 
 def next_run() -> str:
     """Return a new name for a run of a history, of a fixed length."""
-    return f"h{os.getpid() % 1_000:03}{next(_numbers):06}."
+    return f"h{_PROCESS}{next(_numbers):06}."
 
 
 def _checked(at: int, step: Step, call: Callable[[], T]) -> T:

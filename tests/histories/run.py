@@ -23,12 +23,11 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
-from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.protocol.releases import Release, release as parse_release
 from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
 from tests.histories.play import Outcome, error_codes, play, play_on_fake
-from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created
+from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created, created_internal
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
 KNOWN = Path(__file__).parent / "known.txt"
@@ -350,11 +349,7 @@ def start_kafka(stack: ExitStack, release: str) -> tuple[str, int]:
 def prepare(address: tuple[str, int]) -> None:
     """Create the shared topics, and the internal ones."""
     side = KafkaSide("prepare.", address)
-    internal = {
-        OFFSETS_TOPIC: int(str(SETTINGS["offsets.topic.num.partitions"])),
-        TRANSACTIONS_TOPIC: int(str(SETTINGS["transaction.state.log.num.partitions"])),
-    }
-    topics = created(SHARED_TOPICS, [1]) + created(internal, [1, STOPPED_BROKER])
+    topics = created(SHARED_TOPICS, [1]) + created_internal()
     side.ask("CreateTopics", 7, {"topics": topics, "timeout_ms": 5_000})
     deadline = time.monotonic() + 30
     for key_type, api, version, fields in (

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, read_response, request_frame, response_frame
 from fakebroker.protocol.registry import API_BY_NAME, Api
@@ -55,17 +55,36 @@ BROKERS, STOPPED_BROKER = 2, 2
 refuse writes when `min.insync.replicas` becomes 2."""
 
 
-def created(topics: Mapping[str, int], replicas: Sequence[int]) -> list[Fields]:
-    """Return the topics of a CreateTopics request, all of whose partitions have these replicas."""
+def created(topics: Mapping[str, int], replicas: Sequence[int], **configs: str) -> list[Fields]:
+    """Return the topics of a CreateTopics request, all of whose partitions have these replicas.
+
+    Args:
+        topics: The number of partitions by topic.
+        replicas: The brokers.
+        configs: The configs of the topics, with `_` for `.`.
+    """
     return [
         {
             "name": name,
             "num_partitions": -1,
             "replication_factor": -1,
             "assignments": [{"partition_index": index, "broker_ids": replicas} for index in range(count)],
+            "configs": [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()],
         }
         for name, count in topics.items()
     ]
+
+
+def created_internal() -> list[Fields]:
+    """Return the internal topics of a CreateTopics request.
+
+    Broker 1 leads their partitions from the beginning, so that their leader epoch stays 0.
+    """
+    counts = {
+        OFFSETS_TOPIC: int(str(SETTINGS["offsets.topic.num.partitions"])),
+        TRANSACTIONS_TOPIC: int(str(SETTINGS["transaction.state.log.num.partitions"])),
+    }
+    return created(counts, [1, STOPPED_BROKER], cleanup_policy="compact", min_insync_replicas="1")
 
 
 class NeverEndsError(Exception):
@@ -162,9 +181,7 @@ class FakeSide:
         self.next_ids: deque[bytes] = deque()
         new_id = self._harness.cluster.new_id
         self._harness.cluster.new_id = lambda: self.next_ids.popleft() if self.next_ids else new_id()
-        for key_type in (0, 1):  # Kafka's internal topics exist, too.
-            fields = {"coordinator_keys": ["x"], "key_type": key_type}
-            self.send(Step("test", "FindCoordinator", 4, fields), -1)
+        self.send(Step("test", "CreateTopics", 7, {"topics": created_internal(), "timeout_ms": 1_000}), -1)
         environment = ClusterHarnessEnvironment(self._harness)
         cluster = self._harness.cluster
         ClusterCommands(cluster, environment, new_cluster=lambda: cluster).stop_broker(STOPPED_BROKER)
