@@ -319,6 +319,28 @@ def _of_producer(draw: Draw, client: str) -> dict[str, Any]:
     }
 
 
+def _transaction(draw: Draw, release: Release) -> list[Step]:
+    """Draw a transaction of one client, most of whose steps are there, in order, and in fitting versions."""
+    client = draw(st.sampled_from(("A", "A", "B")))
+    is_new = draw(st.booleans())  # KIP-890: brokers add partitions.
+    writes = [("write", draw(st.sampled_from((12, 13) if is_new else (9, 10, 11))))] * draw(st.integers(0, 3))
+    commits = [("txn-commit", 5 if is_new else draw(st.integers(3, 4)))] * draw(st.integers(0, 2))
+    planned = [
+        *([("init", 5)] if draw(st.integers(0, 2)) == 0 else ()),
+        *(() if is_new else (("add", 3), ("add-offsets", 3))),
+        *(writes + commits if draw(st.booleans()) else commits + writes),
+        *([("init", 5)] if draw(st.integers(0, 4)) == 0 else ()),
+        ("end", 5 if is_new else draw(st.integers(1, 4))),
+        *([("end", 5)] if draw(st.integers(0, 4)) == 0 else ()),
+        *writes[:1],
+    ]
+    steps = []
+    for kind, version in planned:
+        if draw(st.integers(0, 7)):
+            steps.append(_step(draw, release, kind, client, version if draw(st.integers(0, 9)) else None))
+    return steps
+
+
 def _init(draw: Draw, client: str, group: str) -> dict[str, Any]:
     fields = {"transactional_id": _other(draw, _id_of(client), None), "transaction_timeout_ms": 60_000}
     if draw(st.integers(0, 2)) == 0:
@@ -348,10 +370,15 @@ def _end(draw: Draw, client: str, group: str) -> dict[str, Any]:
     return {**_of_producer(draw, client), "committed": draw(st.booleans())}
 
 
-def _produce(draw: Draw, client: str, group: str) -> dict[str, Any]:
+def _write(draw: Draw, client: str, group: str) -> dict[str, Any]:
+    """In a transaction."""
+    return _produce(draw, client, group, is_transactional=True)
+
+
+def _produce(draw: Draw, client: str, group: str, *, is_transactional: bool = False) -> dict[str, Any]:
     topic, (index, *_) = _topic_parts(draw, ("%a", "%a", "%a", "%a", "%b", "%gone"))
     records: dict[str, Any] = {"values": draw(st.sampled_from((["x"], ["x", "y"])))}
-    transactional = draw(st.booleans())
+    transactional = is_transactional or draw(st.booleans())
     if transactional or draw(st.booleans()):
         records |= {"producer": client, "at": f"{topic}-{index}", "transactional": transactional}
         if draw(st.integers(0, 4)) == 0:
@@ -472,6 +499,7 @@ _TEMPLATES: Mapping[str, tuple[str, Callable[[Draw, str, str], dict[str, Any]]]]
     "add": ("AddPartitionsToTxn", _add),
     "add-offsets": ("AddOffsetsToTxn", _add_offsets),
     "end": ("EndTxn", _end),
+    "write": ("Produce", _write),
     "produce": ("Produce", _produce),
     "fetch": ("Fetch", _fetch),
     "create": ("CreateTopics", _create),
@@ -547,9 +575,10 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     ),
     "transactions": (
         *("init", "init", "add", "add", "add-offsets", "txn-commit", "txn-commit", "end", "end", "produce", "produce"),
-        *("offsets", "fetch", "commit", *_READS),
+        *("offsets", "fetch", "commit", *_READS, *["transaction"] * 4),
     ),
     "members-in-transactions": (
+        "transaction",
         "join",
         "sync",
         "consume",
@@ -599,20 +628,22 @@ def histories(draw: Draw, release: Release, profile: str | None = None) -> Histo
         ]
     kinds = st.sampled_from(PROFILES[profile])
     for _ in range(draw(st.integers(2, MAX_STEPS))):
-        steps.append(_step(draw, release, draw(kinds)))
-    return tuple(steps)
+        kind = draw(kinds)
+        steps += _transaction(draw, release) if kind == "transaction" else [_step(draw, release, kind)]
+    return tuple(steps[: 2 * MAX_STEPS])
 
 
-def _step(draw: Draw, release: Release, kind: str) -> Step:
+def _step(draw: Draw, release: Release, kind: str, client: str | None = None, version: int | None = None) -> Step:
     if kind == "wait":
         return Step(wait_ms=draw(st.sampled_from((300, 900, 1_500))))
-    client = draw(st.sampled_from(CLIENTS))
+    client = client or draw(st.sampled_from(CLIENTS))
     group = draw(st.sampled_from(("%g", "%g", "%g", "%g", "%h")))
     api, template = _TEMPLATES.get(kind, (kind, None))
     known = RELEASES[release][api]
     served = API_BY_NAME[api].versions
     first, last = max(known.first, served.first), min(known.last, served.last)
-    version = last if draw(st.booleans()) else draw(st.integers(first, last))
+    if version is None or not first <= version <= last:
+        version = last if draw(st.booleans()) else draw(st.integers(first, last))
     cls = API_BY_NAME[api].request
     fields = _drawn(draw, cls, version) if template is None else template(draw, client, group)
     if template is not None and kind != "refuse" and draw(st.integers(0, 5)) == 0:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fakebroker.cluster.logs.producer_state import SEQUENCES
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -146,7 +147,8 @@ class Client:
     def _written(self, topic: str, index: int, batch: RecordBatch) -> None:
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
             end = batch.base_sequence + batch.last_offset_delta + 1
-            self.sequences[topic, index] = max(self.sequences.get((topic, index), 0), end)
+            known = self.sequences.get((topic, index), 0)
+            self.sequences[topic, index] = max(known, end) if end < SEQUENCES else end - SEQUENCES
 
 
 class Clients:

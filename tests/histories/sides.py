@@ -34,6 +34,8 @@ _SIZE = struct.Struct(">i")
 _ANSWER_S = 15
 _APPLIED_S = 0.05
 """After this time a broker has applied what the controller has decided."""
+_CONCURRENT_TRANSACTIONS = 51
+"""InitProducerId returns it when it has begun to abort a transaction."""
 ENDLESS_S = 5
 """A step of the fake cluster takes a millisecond. One that takes this long does not end."""
 
@@ -398,7 +400,7 @@ class KafkaSide:
         if response is None:
             return
         match sent.step.api:
-            case "EndTxn" | "InitProducerId" if not response.error_code:
+            case "EndTxn" | "InitProducerId" if response.error_code in (0, _CONCURRENT_TRANSACTIONS):
                 name = getattr(sent.request, "transactional_id", None)
                 deadline = time.monotonic() + _ANSWER_S
                 while name and self._is_ending(name) and time.monotonic() < deadline:
