@@ -79,6 +79,27 @@ def test_each_partition_has_its_own_result() -> None:
     ]
 
 
+def test_of_a_partition_that_is_named_twice_the_last_records_count(subtests: pytest.Subtests) -> None:
+    for version in (9, 13):
+        with subtests.test(version=version):
+            harness = ClusterHarness({"news": 2})
+            request = request_of(harness, version, batch(b"a"))
+            for index, records in ((1, batch(b"b")), (0, batch(b"c"))):
+                request.topic_data += request_of(harness, version, records, index=index).topic_data
+            (topic,) = harness.ask(request, version).responses
+            assert [(each.index, each.error_code) for each in topic.partition_responses] == [(0, 0), (1, 0)]
+            assert values(harness) == [(0, b"c")]
+
+
+def test_topics_without_partitions_have_no_response() -> None:
+    harness = ClusterHarness()
+    request = request_of(harness, 9, None)
+    request.topic_data[0].partition_data = []
+    assert harness.ask(request, 9).responses == []
+    request.topic_data += request_of(harness, 9, batch(b"a"), topic="other").topic_data
+    assert [topic.name for topic in harness.ask(request, 9).responses] == ["other"]
+
+
 def test_versions_before_record_batches_are_rejected(subtests: pytest.Subtests) -> None:
     for version in [0, 1, 2]:
         with subtests.test(version=version):

@@ -109,8 +109,10 @@ def test_batches_of_two_producers_are_refused_as_a_whole(subtests: pytest.Subtes
     for name, changes in (("id", {"producer_id": 77}), ("epoch", {"producer_epoch": 7})):
         with subtests.test(name):
             client = started()
-            found = produced(client, (0, records(client)), (9, None), (1, records(client, **changes)))
-            assert found == ["INVALID_PRODUCER_ID_MAPPING"] * 3
+            call = send(client, [(0, records(client)), (9, None), (1, records(client, **changes))])
+            assert [error for error, _ in results(call)] == ["INVALID_PRODUCER_ID_MAPPING"] * 3
+            assert call.response is not None
+            assert all(each.error_message for each in call.response.responses[0].partition_responses)
             assert client.state() == "Empty"
 
 

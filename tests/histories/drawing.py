@@ -376,9 +376,27 @@ def _write(draw: Draw, client: str, group: str) -> dict[str, Any]:
 
 
 def _produce(draw: Draw, client: str, group: str, *, is_transactional: bool = False) -> dict[str, Any]:
-    topic, (index, *_) = _topic_parts(draw, ("%a", "%a", "%a", "%a", "%b", "%gone"))
-    records: dict[str, Any] = {"values": draw(st.sampled_from((["x"], ["x", "y"])))}
+    topic, indexes = _topic_parts(draw, ("%a", "%a", "%a", "%a", "%b", "%gone"))
+    if not is_transactional or draw(st.booleans()):
+        del indexes[1:]
     transactional = is_transactional or draw(st.booleans())
+    partitions = [
+        {
+            "index": index,
+            "records": _records(draw, _other(draw, client, "A") if number else client, topic, index, transactional),
+        }
+        for number, index in enumerate(indexes)
+    ]
+    return {
+        "transactional_id": _id_of(client) if transactional else None,
+        "acks": _other(draw, -1, 1),
+        "timeout_ms": 1_000,
+        "topic_data": [{"name": topic, "partition_data": partitions}],
+    }
+
+
+def _records(draw: Draw, client: str, topic: str, index: int, transactional: bool) -> dict[str, Any]:
+    records: dict[str, Any] = {"values": draw(st.sampled_from((["x"], ["x", "y"])))}
     if transactional or draw(st.booleans()):
         records |= {"producer": client, "at": f"{topic}-{index}", "transactional": transactional}
         if draw(st.integers(0, 4)) == 0:
@@ -389,12 +407,7 @@ def _produce(draw: Draw, client: str, group: str, *, is_transactional: bool = Fa
             records |= {"epoch": draw(st.sampled_from((1, -1)))}
         if draw(st.integers(0, 30)) == 0:
             records |= {"control": True}
-    return {
-        "transactional_id": _id_of(client) if transactional else None,
-        "acks": _other(draw, -1, 1),
-        "timeout_ms": 1_000,
-        "topic_data": [{"name": topic, "partition_data": [{"index": index, "records": records}]}],
-    }
+    return records
 
 
 def _fetch(draw: Draw, client: str, group: str) -> dict[str, Any]:
@@ -515,6 +528,7 @@ _ADMIN = (
     *("DescribeGroups", "ListGroups", "DeleteGroups", "OffsetDelete", "ConsumerGroupDescribe", "FindCoordinator"),
 )
 _READS = ("ListTransactions", "DescribeTransactions", "DescribeProducers", "OffsetForLeaderEpoch", "ListOffsets")
+_TRANSACTION_APIS = ("TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
 EVERY_API = (
     *(*_ADMIN, *_READS, "Metadata", "DescribeTopicPartitions", "DescribeConfigs", "AlterConfigs", "CreatePartitions"),
     *("IncrementalAlterConfigs", "CreateTopics", "DeleteTopics", "DeleteRecords", "ElectLeaders", "DescribeCluster"),
@@ -523,16 +537,8 @@ EVERY_API = (
     *("DescribeClientQuotas", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
     *("DescribeDelegationToken", "UnregisterBroker", "SaslHandshake", "AlterReplicaLogDirs"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat"),
-    *("TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "Fetch"),
-    *(
-        "WriteTxnMarkers",
-        "AlterClientQuotas",
-        "UpdateFeatures",
-        "DescribeQuorum",
-        "DescribeLogDirs",
-        "SaslAuthenticate",
-    ),
-    *("GetTelemetrySubscriptions", "PushTelemetry"),
+    *(*_TRANSACTION_APIS, "Produce", "Fetch", "WriteTxnMarkers", "AlterClientQuotas", "UpdateFeatures"),
+    *("DescribeQuorum", "DescribeLogDirs", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry"),
 )
 """APIs whose requests are also drawn without a template."""
 
@@ -575,7 +581,7 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     ),
     "transactions": (
         *("init", "init", "add", "add", "add-offsets", "txn-commit", "txn-commit", "end", "end", "produce", "produce"),
-        *("offsets", "fetch", "commit", *_READS, *["transaction"] * 4),
+        *("offsets", "fetch", "commit", "mark", "trim", *_READS, *["transaction"] * 6, *_TRANSACTION_APIS),
     ),
     "members-in-transactions": (
         "transaction",
@@ -618,8 +624,8 @@ def histories(draw: Draw, release: Release, profile: str | None = None) -> Histo
     steps: list[Step] = []
     if profile in _NEEDS_TOPICS:
         # Kafka returns the records of one segment, and begins another one if the timestamps are years apart.
-        config = {"name": "segment.ms", "value": str(2**63 - 1)}
-        topic = {"name": "%a", "num_partitions": 2, "replication_factor": 1, "configs": [config]}
+        configs = [{"name": "segment.ms", "value": str(2**63 - 1)}, {"name": "retention.ms", "value": "-1"}]
+        topic = {"name": "%a", "num_partitions": 2, "replication_factor": 1, "configs": configs}
         steps.append(Step("A", "CreateTopics", 7, {"topics": [topic], "timeout_ms": 5_000}))
     if profile in ("transactions", "members-in-transactions"):
         steps += [

@@ -139,10 +139,15 @@ class Client:
                 self.session_id = response.session_id
             case ProduceResponse():
                 assert isinstance(request, ProduceRequest)
-                for sent, topic in zip(request.topic_data, response.responses, strict=False):
-                    for data, result in zip(sent.partition_data, topic.partition_responses, strict=False):
-                        if not result.error_code and data.records:
-                            self._written(sent.name or sent.topic_id.hex(), data.index, RecordBatch(data.records))
+                results = {
+                    (topic.name, topic.topic_id, each.index): each.error_code
+                    for topic in response.responses
+                    for each in topic.partition_responses
+                }
+                for topic in request.topic_data:
+                    for data in topic.partition_data:
+                        if results.get((topic.name, topic.topic_id, data.index)) == 0 and data.records:
+                            self._written(topic.name or topic.topic_id.hex(), data.index, RecordBatch(data.records))
 
     def _written(self, topic: str, index: int, batch: RecordBatch) -> None:
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):

@@ -102,22 +102,36 @@ Row = Requested | PartitionProduceResponse
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: ProduceRequest = call.request
+    topics = _distinct(request.topic_data)
     rows: list[list[Row]]
     if lacks_transactional_id(request) or (cluster.acls is not None and _may_not_transact(cluster, call)):
-        rows = _all_refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        rows = _all_refused(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif cluster.acls is not None:
-        rows = [_authorized(cluster, call, topic) for topic in request.topic_data]
+        rows = [_authorized(cluster, call, topic) for topic in topics]
     else:
-        rows = [
-            [_requested(cluster, call, topic, data) for data in topic.partition_data] for topic in request.topic_data
-        ]
+        rows = [[_requested(cluster, call, topic, data) for data in topic.partition_data] for topic in topics]
     batches = _transactional(rows)
     producers = {(each.batch.producer_id, each.batch.producer_epoch) for each in batches}
     if len(producers) > 1 and call.broker.release >= VERIFIES:
-        rows, batches = _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING), []
+        message = "expected transactional batches of one producer"
+        rows, batches = _all_refused(topics, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message), []
     late: LateResponse[ProduceResponse | None] = LateResponse(lambda response: response)
-    verify(cluster, call, batches, _Appends(cluster, call, rows, late).start)
+    verify(cluster, call, batches, _Appends(cluster, call, topics, rows, late).start)
     return late.take(cluster, call)
+
+
+def _distinct(topics: Sequence[TopicProduceData]) -> Sequence[TopicProduceData]:
+    """Return each topic that has partitions once, and each partition once, with the last records for it."""
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
+    found: dict[tuple[str, bytes], dict[int, PartitionProduceData]] = {}
+    for topic in topics:
+        for data in topic.partition_data:
+            found.setdefault((topic.name, topic.topic_id), {})[data.index] = data
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(of_topic.values()))
+        for (name, topic_id), of_topic in found.items()
+    ]
 
 
 def _may_not_transact(cluster: "Cluster", call: Call) -> bool:
@@ -138,8 +152,8 @@ def _authorized(cluster: "Cluster", call: Call, topic: TopicProduceData) -> list
     return [_requested(cluster, call, topic, data) for data in topic.partition_data]
 
 
-def _all_refused(request: ProduceRequest, error: ErrorCode) -> list[list[Row]]:
-    return [[_refused(data.index, error) for data in topic.partition_data] for topic in request.topic_data]
+def _all_refused(topics: Sequence[TopicProduceData], error: ErrorCode, message: str | None = None) -> list[list[Row]]:
+    return [[_refused(data.index, error, message) for data in topic.partition_data] for topic in topics]
 
 
 def _transactional(rows: Sequence[Sequence[Row]]) -> list[TransactionalBatch]:
@@ -161,20 +175,22 @@ class _Appends:
     Args:
         cluster: The cluster, whose `part_bytes` is the size of a part.
         call: The request.
+        topics: The topics of the request.
         rows: The records for each partition, and the errors of some, by topic.
         done: Called with the response, immediately or later; None if the request has none (acks=0).
     """
 
-    __slots__ = ("_call", "_cluster", "_done", "_meter", "_moved", "_part", "_results", "_stops", "_work")
+    __slots__ = ("_call", "_cluster", "_done", "_meter", "_moved", "_part", "_results", "_stops", "_topics", "_work")
 
     def __init__(
         self,
         cluster: "Cluster",
         call: Call,
+        topics: Sequence[TopicProduceData],
         rows: Sequence[Sequence[Row]],
         done: Callable[[ProduceResponse | None], None],
     ) -> None:
-        self._cluster, self._call, self._done = cluster, call, done
+        self._cluster, self._call, self._topics, self._done = cluster, call, topics, done
         self._stops = call.broker.stops
         self._moved: list[Partition] = []
         self._results: Results = {}
@@ -207,7 +223,7 @@ class _Appends:
                 if meter.is_full:
                     yield
                 answers.append(row if isinstance(row, PartitionProduceResponse) else (yield from self._appended(row)))
-        self._done(_response(self._cluster, self._call, responses, self._moved))
+        self._done(_response(self._cluster, self._call, self._topics, responses, self._moved))
 
     def _appended(self, row: Requested) -> Parts[PartitionProduceResponse]:
         """Append the batch of one partition, or return its error. A large batch is checked in parts."""
@@ -235,16 +251,19 @@ class _Appends:
 
 
 def _response(
-    cluster: "Cluster", call: Call, responses: Sequence[list[PartitionProduceResponse]], moved: list[Partition]
+    cluster: "Cluster",
+    call: Call,
+    requested: Sequence[TopicProduceData],
+    responses: Sequence[list[PartitionProduceResponse]],
+    moved: list[Partition],
 ) -> ProduceResponse | None:
     """Return the response; None if the request has none (acks=0)."""
-    request: ProduceRequest = call.request
-    if request.acks == 0:
+    if call.request.acks == 0:
         call.closes_connection = any(each.error_code for of_topic in responses for each in of_topic)
         return None
     topics = [
         TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=of_topic)
-        for topic, of_topic in zip(request.topic_data, responses, strict=True)
+        for topic, of_topic in zip(requested, responses, strict=True)
     ]
     return ProduceResponse(
         responses=topics,
