@@ -143,6 +143,8 @@ _POOLS_OF_STRUCTS: Mapping[tuple[str, str], tuple[Any, ...]] = {
     ("ScramCredentialUpsertion", "name"): ("%t", ""),
     ("ScramCredentialDeletion", "name"): ("%t", ""),
     ("UserName", "name"): ("%t", ""),
+    ("OpData", "key"): ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "other"),
+    ("OpData", "value"): (0.0, 1_000.0, -1.0),
 }
 
 _TOPIC_ID_ONLY = ("DeleteTopicState",)

@@ -88,9 +88,8 @@ def _protocols(protocols: list[JoinGroupRequestProtocol]) -> tuple[tuple[str, by
 
 def response(call: Call, result: JoinResult) -> JoinGroupResponse:
     """Convert the coordinator's result of a join to the response."""
-    protocol_name = result.protocol_name
-    if protocol_name is None and call.api_version < 7:
-        protocol_name = ""
+    # Versions that can say null never have an empty name, others always have one (`JoinGroupResponse`).
+    protocol_name = result.protocol_name or (None if call.api_version >= 7 else "")
     return JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation_id,

@@ -191,6 +191,8 @@ class Coordinator:
         exists = group is not None or (former is not None and bool(former.members))
         if rejection := join.reject_request(group_id, request, self.config, error, exists=exists):
             self.answer(token, rejection)
+            if former is not None and rejection.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.groups.forget_empty(former, now_ms)
         elif former is not None and former.members:
             procedure = self.groups.consumer.join(former, request, now_ms)
             self.groups.run_consumer_group(former, procedure, now_ms, partial(self.answer, token))

@@ -72,6 +72,7 @@ class Groups:
         self._pending = pending
         self._controls = controls
         self._on_change = on_change
+        self._forgotten_offsets: dict[str, OffsetStore] = {}
 
     def configure(self, config: CoordinatorConfig) -> None:
         """Replace the settings. Classic groups that exist keep theirs."""
@@ -122,6 +123,7 @@ class Groups:
             group.extension = extension
         if (controls := self._controls.get(group_id)) is not None:
             group.controls = controls
+        group.offsets = self._forgotten_offsets.pop(group_id, group.offsets)
         return group
 
     def create_simple(self, group_id: str, cause: str, now_ms: float) -> Group:
@@ -190,8 +192,20 @@ class Groups:
         self._on_change(group, now_ms)
         group.deadline_ms = group.scheduled_ms = inf
 
+    def forget_empty(self, group: ConsumerGroup, now_ms: float) -> None:
+        """Drop a consumer group without members, whose records stay in the log. A new group finds its offsets.
+
+        A JoinGroup with a member id has this effect in Kafka: it deletes the group to make a classic one, which it then
+        does not make, because the member is unknown (`GroupMetadataManager.classicGroupJoinToClassicGroup`).
+        """
+        self.drop(group, "JoinGroup of an unknown member", now_ms)
+        self._forgotten_offsets[group.group_id] = group.offsets
+
     def unload(self, partition: int, now_ms: float) -> None:
         """Drop the groups of a partition that is not led here any more, and reject their waiting requests."""
+        for group_id in [*self._forgotten_offsets]:
+            if self._runtime.partition_for(group_id) == partition:
+                del self._forgotten_offsets[group_id]
         for group in self.of_partition(partition):
             self.drop(group, "its coordinator resigned", now_ms)
             if isinstance(group, Group):
@@ -225,6 +239,7 @@ class Groups:
             raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(request, exists=classic is not None))
         group = ConsumerGroup(group_id, partition)
         if classic is None:
+            group.offsets = self._forgotten_offsets.get(group_id, group.offsets)
             return group, ()
         if classic.state is EMPTY and not classic.extension.waiting_joins:
             group.offsets = classic.offsets

@@ -146,10 +146,6 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
     harness.send("a")
     commit(harness, 1, "a")
     harness.send("a", -1)
-    answer = join(harness, "m")
-    assert answer is not None
-    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert GROUP in harness.coordinator.groups.consumer
     assert join(harness) is None, "the first join waits for the initial delay"
     assert GROUP not in harness.coordinator.groups.consumer
     assert committed(harness) == 7
@@ -158,6 +154,36 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
     assert (committed(harness), len(harness.coordinator.groups.consumer)) == (7, 0)
+
+
+def test_an_empty_consumer_group_is_forgotten_when_an_unknown_member_joins_but_not_by_the_log() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    commit(harness, 1, "a")
+    harness.send("a", -1)
+    written = len(harness.log)
+
+    answer = join(harness, "m")
+
+    assert answer is not None
+    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert GROUP not in harness.coordinator.groups.consumer
+    assert len(harness.log) == written
+    assert harness.send("b").member_epoch == 1
+    assert committed(harness) == 7
+
+
+def test_a_forgotten_consumer_group_is_loaded_by_its_next_coordinator() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    harness.send("a", -1)
+    join(harness, "m")
+
+    harness.coordinator.resign(0, harness.now_ms)
+    harness.coordinator.start_loading(0)
+    harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
+
+    assert harness.send("b").member_epoch == 3
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
