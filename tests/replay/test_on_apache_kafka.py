@@ -1,0 +1,42 @@
+"""Shipped workloads on three brokers of Apache Kafka, one of which is killed in the middle: all promises are kept."""
+
+from pathlib import Path
+
+import pytest
+
+from fakebroker.replay.options import PASSED
+from tests.support import programs
+from tests.support.replay.killed_broker import RealReplay, play
+
+pytestmark = pytest.mark.slow
+
+REPLAYS = [
+    RealReplay("failover-under-load"),
+    RealReplay("failover-under-load", "consumer"),
+    RealReplay("crash-storm", scale=0.4, kills_in_rebalance=True),
+    RealReplay("deploy", kills_in_rebalance=True),
+    RealReplay("deploy", "consumer", kills_in_rebalance=True),
+    RealReplay("exactly-once", scale=1),
+    RealReplay("classic-or-consumer", "consumer", scale=0.02, kills_in_rebalance=True),
+]
+
+
+@pytest.mark.usefixtures("replays_on_spark")
+@pytest.mark.parametrize("replayed", REPLAYS, ids=str)
+def test_all_promises_are_kept_while_a_broker_is_killed(replayed: RealReplay, tmp_path: Path) -> None:
+    programs.require("java", "mvn")
+    played = play(replayed, tmp_path)
+    print(played.row(replayed))
+    verdict, killer = played.summary.verdict, played.killer
+    assert [each.what for promise in verdict.promises for each in promise.violations] == []
+    assert [each.what for check in verdict.availability for each in [*check.violations, *check.doubts]] == []
+    assert (verdict.reasons, played.status) == ([], PASSED)
+    counted = {each.name: each.cases for each in verdict.promises}
+    assert {"answered", "coordinator-found", "one-coordinator"} <= {name for name, cases in counted.items() if cases}
+    # The broker served members before it was killed, and after it was back; the others also in between.
+    node_id = killer.node_id
+    before, meanwhile = played.answered(until_s=killer.killed_s), played.answered(killer.killed_s, killer.started_s)
+    after = played.answered(killer.back_s)
+    assert min(before[node_id], after[node_id]) > 0
+    assert meanwhile[node_id] == 0
+    assert [len(before), len(meanwhile), len(after)] == [3, 2, 3]
