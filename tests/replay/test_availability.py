@@ -148,6 +148,86 @@ def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtes
             assert (f"c{number}" in found_groups) == case.is_found
 
 
+OF_2: dict[str, Any] = {"member": "g-2"}
+
+
+def held(api: str, at_s: float, until_s: float, **more: Any) -> Event:
+    """Return a request that is parked until its member crashes, or leaves."""
+    return lost(api, at_s, lost=False, until_s=until_s, **more)
+
+
+# g-2 crashes at second 30.5, so that its session ends at second 40. The others join again, and wait for that.
+REBALANCE = [act("crash", 30.5, **OF_2), beat(31, error=27), beat(31, error=27, **OF_1)]
+# The leader crashes while its JoinGroup waits. The next generation begins with it at second 40: until its session ends
+# at second 50, the SyncGroups of the others wait.
+CRASHED_LEADER = [*REBALANCE, held("JoinGroup", 31.1, 36), act("crash", 36), join(31.1, 3, done_s=40, **OF_1)]
+
+
+def moved(from_s: int, until_s: int) -> list[Event]:
+    """Return requests of g-1 every second while its group has no coordinator."""
+    return [beat(at_s, error=16, **OF_1) for at_s in range(from_s, until_s + 1)]
+
+
+SERVICE: dict[str, tuple[Sequence[Event], bool]] = {
+    "a crashed leader's session ends": ([*CRASHED_LEADER, held("SyncGroup", 40.01, 49.9, **OF_1)], False),
+    "the SyncGroups wait on after that": ([*CRASHED_LEADER, held("SyncGroup", 40.01, 65.1, **OF_1)], True),
+    "they do not wait for too long after that": ([*CRASHED_LEADER, held("SyncGroup", 40.01, 64.9, **OF_1)], False),
+    "the SyncGroups are lost in this time": (
+        [*CRASHED_LEADER, *(lost("SyncGroup", at_s, **OF_1) for at_s in range(40, 57))],
+        True,
+    ),
+    "the leader crashes before it joins": (
+        [*REBALANCE, act("crash", 31.05), join(31.1, 3, done_s=41.05, **OF_1), held("SyncGroup", 41.06, 56.2, **OF_1)],
+        True,
+    ),
+    "the leader crashes, and there is no generation": (
+        # The rebalance timeout is 20 s: the generation begins at second 56 at the latest, and the session ends at 66.
+        [*CRASHED_LEADER[:-1], held("JoinGroup", 31.1, 80.9, **OF_1)],
+        False,
+    ),
+    "there is no generation for too long": ([*CRASHED_LEADER[:-1], held("JoinGroup", 31.1, 81.1, **OF_1)], True),
+    "nobody has stopped": (
+        [*REBALANCE[1:], held("JoinGroup", 31.1, 46.3), held("JoinGroup", 31.1, 46.3, **OF_1)],
+        True,
+    ),
+    "another broker loads the group with a member that has crashed": (
+        # Its session begins again at second 39.
+        [*REBALANCE, *moved(31, 39), *(event("JoinGroup", at_s, error=79, **OF_1) for at_s in range(40, 50, 2))],
+        False,
+    ),
+    "another broker loads the group, and does not serve it": (
+        [*REBALANCE, *moved(31, 39), held("JoinGroup", 39.1, 64.2, **OF_1)],
+        True,
+    ),
+    "no other broker loads the group": ([*REBALANCE, *moved(31, 47)], True),
+    "a member is slow": (
+        [act("slow", 30.5, **OF_2), *REBALANCE[1:], held("JoinGroup", 31.1, 48), act("leave", 48)],
+        False,
+    ),
+}
+"""Events of a group of three members after `HEALTHY`, and whether it was without service for too long.
+
+At second 90, g-1 gets a response.
+"""
+
+
+def test_a_coordinator_that_waits_for_a_member_that_has_stopped(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    """A group has no service while its coordinator waits as Kafka's does; the bound applies to the time after that."""
+    events, members = others(), [member("other-0", group="other")]
+    for number, (case, _) in enumerate(SERVICE.values()):
+        case_events = (*HEALTHY, beats(6, 30, **OF_2), *case, beat(90, 4, **OF_1))
+        events += [event_of(f"c{number}", each, 10 * number) for each in case_events]
+        slow = member("g-2", acts=(Act(0.0, "start"), Act(30_500.0, "slow", 18_000.0)))
+        members += [script_of(f"c{number}", each) for each in (*MEMBERS[:2], slow)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
+        check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["groups-served"]
+    unserved = {violation.group for violation in check.violations}
+    for number, (name, (_, is_found)) in enumerate(SERVICE.items()):
+        with subtests.test(case=name):
+            assert (f"c{number}" in unserved) == is_found
+
+
 def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]:
     return {check.name: check for check in checks}
 

@@ -92,7 +92,8 @@ _ACTS = """
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
     )
-    select a.*, instance_id is not null is_static, 1000L * bigint(
+    select a.*, instance_id is not null is_static, session_timeout_ms * 1000L session_us,
+        rebalance_timeout_ms * 1000L rebalance_us, 1000L * bigint(
         coalesce(get(filter(s.acts, each -> each.action = a.action
             and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
         + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us

@@ -7,7 +7,7 @@ planned outages do not count.
 """
 
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.request_outcomes import CUT_OFF
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST
 from fakebroker.replay.verify.bounds import BOUND_US, PARKED
 
 CHAIN_US = BOUND_US
@@ -19,6 +19,14 @@ _ACCEPTED = (
     f"and coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
 )
 _IN_VAIN = f"coalesce(error, -1) not in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
+_MOVED = ", ".join(
+    str(int(error))
+    for error in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
 _DONE_US = "coalesce(scheduled_us + latency_us, until_us, :end_us)"
 
 # The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with
@@ -74,20 +82,55 @@ _CHAINS = """
     )
     select * from numbered where place <= :most order by at_us, key"""
 
+# Requests in vain, JoinGroups with a response, and actions of members. `is_held`: the coordinator may have parked the
+# request until the member stopped or left, or was about to; `is_moved`: the coordinator may be another one.
+_MARKS = f"""
+    select `group`, member, null action, api, broker, sent_us, {_DONE_US} done_us, {_IN_VAIN} is_vain,
+        {PARKED} and coalesce(missing = '{CUT_OFF}', false) and version >= 0
+            or coalesce(error = {int(ErrorCode.MEMBER_ID_REQUIRED)}, false) is_held,
+        coalesce(error in ({_MOVED}), missing = '{LOST}') is_moved, null lasts_us, null session_us, null rebalance_us,
+        null is_static
+    from events where kind = 'request' and member is not null and ({_IN_VAIN} or api = 'JoinGroup')
+    union all
+    select `group`, member, action, null, null, sent_us, sent_us, false, false, false, lasts_us, session_us,
+        rebalance_us, is_static
+    from acts"""
+
+# With the classic protocol, a coordinator waits for a member that has stopped until its session ends (`stopped_us`),
+# and for a slow one until it polls. If the member stops while its JoinGroup is parked, its session begins with the next
+# generation; if it is the leader, the SyncGroups of the others wait for so long. All sessions begin again if another
+# broker loads the group meanwhile. Until then (`wait_us`), requests that may be held prove nothing.
+_WAITS = f"""
+    select *, max(if(is_moved and stopped_us + longest_us + {BOUND_US} >= done_us, done_us + longest_us, stopped_us))
+        over (partition by `group` order by done_us) wait_us
+    from (
+        select *, max(case
+                when action = 'slow' then sent_us + lasts_us
+                when joining_us >= sent_us and action <> 'start'
+                then least(joined_us, sent_us + longest_rebalance_us) + session_us
+                when action in ('crash', 'pause', 'zombie') or action = 'leave' and is_static then sent_us + session_us
+                end) over (partition by `group` order by done_us) stopped_us
+        from (
+            select *, max(session_us) over (partition by `group`) longest_us,
+                max(rebalance_us) over (partition by `group`) longest_rebalance_us,
+                max(if(api = 'JoinGroup', done_us, null)) over (
+                    partition by `group`, member order by sent_us) joining_us,
+                min(if(api = 'JoinGroup' and not is_vain, done_us, null)) over (partition by `group` order by done_us
+                    rows between current row and unbounded following) joined_us
+            from ({_MARKS})))"""
+
 UNSERVED_GROUPS = _CHAINS.format(
     gaps=_GAPS.format(key="`group`", good=_ACCEPTED, of_key="member is not null"),
     # A start extends the initial delay of a rebalance. Members that their script suspends do not read responses.
     vain=f"""
-        select `group` key, `group`, member, api, broker, done_us, greatest(sent_us, started_us) sent_us from (
+        select `group` key, `group`, member, api, broker, done_us,
+            greatest(sent_us, started_us, if(is_held, wait_us, null)) sent_us
+        from (
             select *, max(if(action = 'start', sent_us, null)) over (partition by `group` order by done_us) started_us,
                 max(if(action in ('pause', 'zombie', 'slow'), sent_us + lasts_us, null)) over (
                     partition by `group`, member order by done_us) suspended_us
-            from (
-                select `group`, member, null action, api, broker, sent_us, {_DONE_US} done_us, null lasts_us from events
-                where kind = 'request' and member is not null and {_IN_VAIN}
-                union all
-                select `group`, member, action, null, null, sent_us, sent_us, lasts_us from acts))
-        where api is not null and coalesce(suspended_us < sent_us, true)""",
+            from ({_WAITS}))
+        where is_vain and coalesce(suspended_us < sent_us, true)""",
     limits=f"""join (
             select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
                 + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`

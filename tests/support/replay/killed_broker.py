@@ -69,8 +69,10 @@ class RealReplay:
         return f"{self.name}-{self.protocol}"
 
     def write(self, directory: Path) -> Path:
-        """Write the workload without events and expectations, which need the embedded cluster; return its path."""
+        """Write the workload without what needs the embedded cluster, or the other protocol; return its path."""
         text = Path(f"scenarios/workloads/{self.name}.toml").read_text()
+        if self.protocol == "consumer":
+            text = re.sub(r"^(session_timeout_ms|heartbeat_interval_ms|assignor) = .*\n", "", text, flags=re.MULTILINE)
         first, *tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
         file = directory / f"{self.name}.toml"
         file.write_text(first + "".join(table for table in tables if not table.startswith(_OF_EMBEDDED)))
@@ -105,6 +107,7 @@ class Killer:
     def __init__(self, kafka: ApacheKafka, replay: RealReplay, groups: int) -> None:
         self._kafka, self._replay, self._groups = kafka, replay, groups
         self._admin: Admin
+        self._stable_so_far: set[str] = set()
         self.node_id = 0
         self.coordinated = (0, 0)
         self.killed_s = self.started_s = self.back_s = 0.0
@@ -120,7 +123,7 @@ class Killer:
     async def _run(self) -> None:
         servers = self._kafka.bootstrap_servers
         async with Admin(servers, request_timeout_ms=3_000, default_api_timeout_ms=5_000) as self._admin:
-            await self._until("all groups are stable and have committed", self._stable)
+            await self._until("all groups have been stable and have committed", self._stable)
             if self._replay.kills_in_rebalance:
                 await self._until("a group rebalances", self._rebalancing)
             moved = await self._choose()
@@ -174,9 +177,10 @@ class Killer:
         return (await self._admin.describe_groups(names)).all()
 
     async def _stable(self) -> bool:
-        groups = await self._described()
-        is_stable = {each.state for each in groups.values()} == {"Stable"}
-        return len(groups) == self._groups and is_stable and all((await self._offsets(groups)).values())
+        """Return whether each group has been stable, and has committed; some may have members that have crashed."""
+        stable = [name for name, each in (await self._described()).items() if each.state == "Stable"]
+        self._stable_so_far.update(name for name, offset in (await self._offsets(stable)).items() if offset)
+        return len(self._stable_so_far) == self._groups
 
     async def _rebalancing(self) -> bool:
         return any(each.state != "Stable" for each in (await self._described()).values())
