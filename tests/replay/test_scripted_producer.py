@@ -73,6 +73,20 @@ def test_members_produce_and_commit_in_transactions() -> None:
     assert not rows_of(rows, "AddPartitionsToTxn")
 
 
+def test_producers_and_readers_find_a_leader_that_was_down_when_the_brokers_were_looked_up() -> None:
+    """The connection of the look-ups is lost, and its first Metadata afterwards has one broker."""
+    steps = ((1, "stop_broker", 2), (2, "restart_broker", 1), (10, "start_broker", 2), (20, "elect_preferred", None))
+    events = [
+        {"at_s": at_s, "do": do} | ({} if node_id is None else {"node_id": node_id}) for at_s, do, node_id in steps
+    ]
+    members = [transactional(number, Act(5_000.0, "start"), LEAVE, crash=0.0, abort=0.0) for number in range(2)]
+    _, rows = play_in_memory(members, settings(events=tuple(events)))
+    late = [row for row in rows if row["sent_us"] > (START_MS + 30_000) * 1000 and row["error"] == 0]
+    for api in ("Produce", "Fetch"):
+        assert {row["broker"] for row in rows_of(late, api) if row["kind"] == "request"} == {1, 2}
+    assert ended(late) == {True: 20}
+
+
 def test_markers_follow_the_offsets_of_their_transaction() -> None:
     """A coordinator that loads the log must know the offsets when it reads the marker."""
     simulation, _ = play_in_memory([transactional(0, crash=0.0, abort=0.0)], settings(20.0))

@@ -99,7 +99,7 @@ class CoordinatorLookup:
             without ids.
 
     Attributes:
-        nodes: Addresses of the brokers by node id; empty until a broker has responded.
+        nodes: Addresses of the brokers by node id in the newest Metadata response; empty until a broker has responded.
         leaders: Node ids of the leaders of partitions in all Metadata responses so far; -1 for none.
     """
 
@@ -177,9 +177,10 @@ class CoordinatorLookup:
 
     def answered(self, connection: TransportConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
         pending = self._pending.popleft()
-        if not self._is_ready:
-            assert isinstance(response, MetadataResponse)
+        if isinstance(response, MetadataResponse):
             self._store_nodes(connection.address, response)
+        if not self._is_ready:
+            self._is_ready = True
             return
         self._record_answer(pending, response)
         if isinstance(response, FindCoordinatorResponse):
@@ -227,7 +228,6 @@ class CoordinatorLookup:
 
     def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
         """Store the cluster's brokers. The connected broker is the listed one with the connection's address, if any."""
-        self._is_ready = True
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
         self._brokers.extend(known for known in self.nodes.values() if known not in self._brokers)
