@@ -185,6 +185,9 @@ CASES: dict[str, Case] = {
     "a member does not reach the newest epoch": Case(
         consumers((5, 6, 7, 8, 9, 10), steady(15, 60, 1)), ["targets-reached"]
     ),
+    "a heartbeat is sent before another member leaves, and answered with the epoch after that": Case(
+        consumers((), reports(60.59, 2, 3, done_s=60.62, assigned=(0, 1)), reports(60.6, -1, -1, owned=(), **OF_1))
+    ),
     "a partition that was given up is not assigned": Case(consumers((8, 9)), ["targets-reached"]),
     "a slow member does not give up its partitions": Case(
         consumers(

@@ -233,7 +233,8 @@ REPLACED_IDS = f"""
 
 # Times in which nothing happens to a group that can delay a rebalance, and the members at their end. `for_us`: how long
 # something can have an effect: a silent member keeps its partitions until its session ends, a slow one until its
-# rebalance timeout. The newest epoch is that of members which are still there, because an empty group may start over.
+# rebalance timeout. The newest epoch is that of members which are still there, because an empty group may start over; an
+# epoch counts from when its response was read, because the heartbeat may be handled after the end of such a time.
 QUIET_TIMES = f"""
     with marks as (
         select `group`, min(done_us) at_us, 0L for_us from beats where error = 0 and epoch >= 0
@@ -266,7 +267,7 @@ QUIET_TIMES = f"""
     ), present as (
         select quiet.*, member, max_by(generation, sent_us) generation, max(last_us) last_us
         from quiet join beats on beats.group = quiet.group and beats.error = 0 and beats.epoch > 0
-            and beats.sent_us < until_us and beats.last_us > until_us - 2 * :heartbeat_us
+            and beats.done_us < until_us and beats.last_us > until_us - 2 * :heartbeat_us
         group by all
     ), reached as (
         select `group`, since_us, limit_us, until_us, max(newest) newest, array_sort(collect_list(member)) members,
