@@ -1,4 +1,9 @@
-"""Shipped workloads on three brokers of Apache Kafka, one of which is killed in the middle: all promises are kept."""
+"""Shipped workloads on three brokers of Apache Kafka, one of which is killed in the middle: all promises are kept.
+
+Each takes more than a minute, so that only `make soak` runs them:
+
+    FAKEBROKER_SOAK=1 .venv/bin/python -m pytest -rP tests/replay/test_on_apache_kafka.py
+"""
 
 from pathlib import Path
 
@@ -7,8 +12,9 @@ import pytest
 from fakebroker.replay.options import PASSED
 from tests.support import programs
 from tests.support.replay.killed_broker import RealReplay, play
+from tests.support.soak import IS_SOAK, soak
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, soak, pytest.mark.skipif(not IS_SOAK, reason="replays in real time: make soak")]
 
 REPLAYS = [
     RealReplay("failover-under-load"),
@@ -16,6 +22,7 @@ REPLAYS = [
     RealReplay("crash-storm", scale=0.4, kills_in_rebalance=True),
     RealReplay("deploy", kills_in_rebalance=True),
     RealReplay("deploy", "consumer", kills_in_rebalance=True),
+    RealReplay("session-edge", kills_in_rebalance=True),
     RealReplay("exactly-once", scale=1),
     RealReplay("classic-or-consumer", "consumer", scale=0.02, kills_in_rebalance=True),
 ]

@@ -233,8 +233,8 @@ REPLACED_IDS = f"""
 
 # Times in which nothing happens to a group that can delay a rebalance, and the members at their end. `for_us`: how long
 # something can have an effect: a silent member keeps its partitions until its session ends, a slow one until its
-# rebalance timeout. The newest epoch is that of members which are still there, because an empty group may start over; an
-# epoch counts from when its response was read, because the heartbeat may be handled after the end of such a time.
+# rebalance timeout. The newest epoch is that of members which are still there, because an empty group may start over.
+# An epoch counts from when its response was read, because the heartbeat may be handled after the end of such a time.
 QUIET_TIMES = f"""
     with marks as (
         select `group`, min(done_us) at_us, 0L for_us from beats where error = 0 and epoch >= 0

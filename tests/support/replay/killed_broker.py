@@ -5,11 +5,13 @@ crashed; then it kills the broker that coordinates the most groups. It starts it
 and is done when the broker coordinates groups again.
 """
 
+import fcntl
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -27,8 +29,9 @@ from fakebroker.replay.run_directory import EVENTS, read_summary
 from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.workload import load_workload
-from tests.kafka.apache_kafka import ApacheKafka
+from tests.kafka.apache_kafka import ApacheKafka, jars
 
+RELEASE = "4.2"
 SETTINGS = {
     # The controller notices sooner that a broker was killed.
     "broker.session.timeout.ms": 3_000,
@@ -238,6 +241,14 @@ class Played:
         return f"| {' | '.join(map(str, cells))} |"
 
 
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait until no other process of this user is in this context: three brokers and Spark use all cores."""
+    with (jars(RELEASE).parent / "replay.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def play(replay: RealReplay, directory: Path) -> Played:
     """Replay a workload while a broker is killed and started again.
 
@@ -245,7 +256,7 @@ def play(replay: RealReplay, directory: Path) -> Played:
         replay: What is replayed.
         directory: Directory for the files; the results are in its directory `run`.
     """
-    with ApacheKafka("4.2", brokers=3, config=SETTINGS) as kafka, ThreadPoolExecutor(1) as thread:
+    with one_at_a_time(), ApacheKafka(RELEASE, 3, SETTINGS) as kafka, ThreadPoolExecutor(1) as thread:
         options = replay.options(directory, kafka)
         killer = Killer(kafka, replay, scaled(load_workload(options.file), replay.scale).group_count)
         killing = thread.submit(killer.run)
