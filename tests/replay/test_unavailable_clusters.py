@@ -201,3 +201,31 @@ def test_a_healthy_cluster_with_planned_outages_has_no_failures(spark: SparkSess
     for name, each in found.checks.items():
         with subtests.test(check=name):
             assert (each.outcome, each.violations, each.doubts) == ("passed", [], [])
+
+
+def _crashing_groups(rng: random.Random) -> list[Any]:
+    """Return scripts of members that crash again and again, also while their JoinGroups and SyncGroups are parked."""
+    scripts = []
+    for group in range(_FEW_GROUPS):
+        for number in range(rng.randint(3, 7)):
+            acts, at_ms = [Act(rng.uniform(0, 4_000), "start")], rng.uniform(6_000, 20_000)
+            while (back_ms := at_ms + rng.uniform(200, 9_000)) < DURATION_S * 1000:
+                acts += [Act(at_ms, rng.choice(["crash", "leave"])), Act(back_ms, "start")]
+                at_ms = back_ms + rng.uniform(200, 12_000)
+            acts.append(Act(DURATION_S * 1000, "leave"))
+            scripts.append(script(f"g{group}", number, *acts, rebalance_timeout_ms=rng.choice([8_000, 30_000])))
+    return scripts
+
+
+def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
+    spark: SparkSession, subtests: pytest.Subtests
+) -> None:
+    replays = []
+    for seed in cases(24, soak=240):
+        rng = random.Random(seed)
+        replays.append(played(seed, _crashing_groups(rng)))
+    found = check(spark, replays)
+    for replay in replays:
+        with subtests.test(seed=replay.seed):
+            named = {name for name in found.failed_groups() if name.startswith(replay.name_of(""))}
+            assert named == set()

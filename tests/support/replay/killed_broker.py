@@ -1,8 +1,8 @@
 """Replays a shipped workload against three brokers of Apache Kafka, and kills one of them in the middle.
 
 `Killer` waits for what the cluster shows, never for a time: groups are stable and have committed, or members have
-crashed; then it kills the broker that coordinates the most groups. It starts it again when the others have taken over,
-and is done when the broker coordinates groups again.
+crashed; then it kills the broker that coordinates the most groups. It starts it again when one of these groups has
+committed with another broker.
 """
 
 import fcntl
@@ -32,6 +32,7 @@ from fakebroker.replay.workload.workload import load_workload
 from tests.kafka.apache_kafka import ApacheKafka, jars
 
 RELEASE = "4.2"
+
 SETTINGS = {
     # The controller notices sooner that a broker was killed.
     "broker.session.timeout.ms": 3_000,
@@ -47,8 +48,9 @@ SETTINGS = {
 
 _WAIT_S = 60.0
 _RETRY_S = 0.2
-_OF_EMBEDDED = ("[cluster]", "[[event]]", "[[expect]]")
+_OF_EMBEDDED: tuple[str, ...] = ("[cluster]", "[[event]]", "[[expect]]")
 """Tables that are about the embedded cluster and its events."""
+_OF_CLASSIC = re.compile(r"^(session_timeout_ms|heartbeat_interval_ms|assignor) = .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ class RealReplay:
         return f"{self.name}-{self.protocol}"
 
     def write(self, directory: Path) -> Path:
-        """Write the workload without what needs the embedded cluster, or the other protocol; return its path."""
+        """Write the workload without what needs the embedded cluster, or the classic protocol; return its path."""
         text = Path(f"scenarios/workloads/{self.name}.toml").read_text()
+        left_out = _OF_EMBEDDED
         if self.protocol == "consumer":
-            text = re.sub(r"^(session_timeout_ms|heartbeat_interval_ms|assignor) = .*\n", "", text, flags=re.MULTILINE)
+            text = _OF_CLASSIC.sub("", text)
+            left_out += ("[promises]",)
         first, *tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
         file = directory / f"{self.name}.toml"
-        file.write_text(first + "".join(table for table in tables if not table.startswith(_OF_EMBEDDED)))
+        file.write_text(first + "".join(table for table in tables if not table.startswith(left_out)))
         return file
 
     def options(self, directory: Path, kafka: ApacheKafka) -> ReplayOptions:
