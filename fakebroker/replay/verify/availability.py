@@ -21,7 +21,7 @@ from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, Ver
 from fakebroker.replay.spark.query_settings import computed_once, free, local_table, rows_of, suited_to
 from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.outages import Outage, planned_outages
-from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
+from fakebroker.replay.verify.service import DOUBTFUL_GROUPS, SILENT_BROKERS, UNSERVED_GROUPS
 from fakebroker.replay.wording import counted, error_name
 
 SILENCE_US = 10_000_000
@@ -309,15 +309,19 @@ def check_availability(
         silences = computed_once(spark.sql(_SILENCES, {**when, "tail_us": end_us if ends_together else None}), few)
         most = {"most": MOST_LISTED}
         patience_us = round(1000 * (max(0.0, run.initial_delay_ms - 3000.0) + run.load_ms))
-        of_groups = {"patience_us": patience_us, "awaits_instances": run.awaits_instances}
+        of_groups = {"short_us": short_us + patience_us, "end_us": end_us}
+        limits = {"patience_us": patience_us, "awaits_instances": run.awaits_instances}
+        doubtful = computed_once(spark.sql(DOUBTFUL_GROUPS, {**of_groups, **limits}), few)
         queries: dict[str, tuple[str, dict[str, Any]]] = {
-            "unserved": (UNSERVED_GROUPS, {"short_us": short_us + patience_us, "end_us": end_us, **of_groups, **most}),
             "brokers": (SILENT_BROKERS, {"short_us": short_us, "end_us": end_us, "pause_us": pause_us, **most}),
             "undone": (_UNDONE, {"is_complete": run.is_complete, "expected_errors": [*run.expected_errors, -1]}),
             "lost": (_LOST, {"end_us": end_us}),
             "observed": (_OBSERVED, {"speed": run.real_time_factor}),
         }
         try:
+            if doubtful.count():
+                doubtful.createOrReplaceTempView("doubtful")
+                queries["unserved"] = UNSERVED_GROUPS, {**of_groups, **most}
             if silences.count():
                 silences.createOrReplaceTempView("silences")
                 spark.sql(_PAUSES, when).createOrReplaceTempView("pauses")
@@ -325,7 +329,7 @@ def check_availability(
                 queries["groups"] = _MEMBER_FAILURES, {"begin_us": begin_us, "pause_us": pause_us, **most}
             found = rows_of(spark, queries, few)
         finally:
-            free([silences, acts], few)
+            free([doubtful, silences, acts], few)
     lost = {row["api"]: row["requests"] for row in found["lost"]}
     (observed,) = found["observed"]
     return [
@@ -333,7 +337,7 @@ def check_availability(
         _check_reachable(run),
         _check_cluster(found.get("pauses", []), pause_us, begin_us),
         _check_brokers(found["brokers"], pause_us, begin_us),
-        _check_groups(found["unserved"], begin_us),
+        _check_groups(found.get("unserved", []), begin_us),
         _check_members(found.get("groups", []), pause_us),
         _check_scripts(found["undone"]),
         _check_lost(lost, observed["sent"] or 0),

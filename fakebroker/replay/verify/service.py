@@ -29,21 +29,23 @@ _MOVED = ", ".join(
 )
 _DONE_US = "coalesce(scheduled_us + latency_us, until_us, :end_us)"
 
-# The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with
-# the first request.
+# The long intervals between two responses that show service. `key` is a group or a broker; the first interval begins
+# with the first request.
 _GAPS = """
-    select key, max(until_us) over (partition by key order by from_us rows between unbounded preceding and current row)
-            since_us,
-        coalesce(lead(from_us) over line, :end_us) until_us, lead(from_us) over line is null is_last
-    from (
-        select key, min(from_us) from_us, max(until_us) until_us from (
-            select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
-                greatest(scheduled_us + latency_us, until_us) until_us
-            from events where kind = 'request' and {of_key} and {good}
-            union all
-            select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key})
-        group by key, from_us div 1000000)
-    window line as (partition by key order by from_us)"""
+    select g.*, limit_us from (
+        select key, max(until_us) over (
+                partition by key order by from_us rows between unbounded preceding and current row) since_us,
+            coalesce(lead(from_us) over line, :end_us) until_us, lead(from_us) over line is null is_last
+        from (
+            select key, min(from_us) from_us, max(until_us) until_us from (
+                select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+                    greatest(scheduled_us + latency_us, until_us) until_us
+                from events where kind = 'request' and {of_key} and {good}
+                union all
+                select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key})
+            group by key, from_us div 1000000)
+        window line as (partition by key order by from_us)
+    ) g {limits} where g.until_us - g.since_us > if(g.is_last, :short_us, limit_us)"""
 
 # The failures of groups or brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of
 # the replay is too short to be a failure, it is not known whether service would have ended.
@@ -51,9 +53,7 @@ _CHAINS = """
     with clipped as (
         select v.*, g.since_us, g.is_last, limit_us, greatest(v.sent_us, g.since_us) begun_us,
             least(v.done_us, g.until_us) to_us
-        from ({gaps}) g {limits}
-            join ({vain}) v on v.key = g.key and v.sent_us < g.until_us and v.done_us >= g.since_us
-        where g.until_us - g.since_us > if(g.is_last, :short_us, limit_us)
+        from ({gaps}) g join ({vain}) v on v.key = g.key and v.sent_us < g.until_us and v.done_us >= g.since_us
     ), planned as (
         select c.*, greatest(begun_us, array_max(transform(filter(listed, each -> each.from_us <= to_us
             and each.until_us >= begun_us and (each.broker is null or c.broker < 0 or each.broker = c.broker)),
@@ -90,11 +90,12 @@ _MARKS = f"""
             or coalesce(error = {int(ErrorCode.MEMBER_ID_REQUIRED)}, false) is_held,
         coalesce(error in ({_MOVED}), missing = '{LOST}') is_moved, null lasts_us, null session_us, null rebalance_us,
         null is_static
-    from events where kind = 'request' and member is not null and ({_IN_VAIN} or api = 'JoinGroup')
+    from events left semi join doubtful on doubtful.key = events.group
+    where kind = 'request' and member is not null and ({_IN_VAIN} or api = 'JoinGroup')
     union all
     select `group`, member, action, null, null, sent_us, sent_us, false, false, false, lasts_us, session_us,
         rebalance_us, is_static
-    from acts"""
+    from acts left semi join doubtful on doubtful.key = acts.group"""
 
 # With the classic protocol, a coordinator waits for a member that has stopped until its session ends (`stopped_us`),
 # and for a slow one until it polls. If the member stops while its JoinGroup is parked, its session begins with the next
@@ -119,8 +120,28 @@ _WAITS = f"""
                     rows between current row and unbounded following) joined_us
             from ({_MARKS})))"""
 
+_GROUPS_GAPS = _GAPS.format(
+    key="`group`",
+    good=_ACCEPTED,
+    of_key="member is not null",
+    limits=f"""join (
+        select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
+            + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`
+        ) l on l.key = g.key""",
+)
+
+DOUBTFUL_GROUPS = f"""
+    select g.* from ({_GROUPS_GAPS}) g join (
+        select `group` key, sent_us, {_DONE_US} done_us from events
+        where kind = 'request' and member is not null and {_IN_VAIN}
+    ) v on v.key = g.key and v.sent_us < g.until_us and v.done_us >= g.since_us
+    group by all
+    having max(least(v.done_us, g.until_us)) - min(greatest(v.sent_us, g.since_us)) > if(is_last, :short_us, limit_us)
+"""
+"""Intervals in which groups may have had no service: the view `doubtful` of `UNSERVED_GROUPS`. Few groups remain."""
+
 UNSERVED_GROUPS = _CHAINS.format(
-    gaps=_GAPS.format(key="`group`", good=_ACCEPTED, of_key="member is not null"),
+    gaps="select * from doubtful",
     # A start extends the initial delay of a rebalance. Members that their script suspends do not read responses.
     vain=f"""
         select `group` key, `group`, member, api, broker, done_us,
@@ -131,10 +152,6 @@ UNSERVED_GROUPS = _CHAINS.format(
                     partition by `group`, member order by done_us) suspended_us
             from ({_WAITS}))
         where is_vain and coalesce(suspended_us < sent_us, true)""",
-    limits=f"""join (
-            select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
-                + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`
-            ) l on l.key = g.key""",
     chain_us=CHAIN_US,
     # The coordinator may be waiting for the end of a session.
     excused="""left anti join (
@@ -146,11 +163,15 @@ UNSERVED_GROUPS = _CHAINS.format(
 """Groups without service, and (not `is_failure`) groups without service at the end of a replay that was too short."""
 
 SILENT_BROKERS = _CHAINS.format(
-    gaps=_GAPS.format(key="broker", good="latency_us is not null", of_key="broker >= 0"),
+    gaps=_GAPS.format(
+        key="broker",
+        good="latency_us is not null",
+        of_key="broker >= 0",
+        limits="cross join (select :pause_us limit_us)",
+    ),
     vain=f"""
         select broker key, `group`, member, api, broker, {_DONE_US} done_us, sent_us from events
         where kind = 'request' and latency_us is null and broker >= 0 and not (missing = '{CUT_OFF}' and {PARKED})""",
-    limits="cross join (select :pause_us limit_us)",
     chain_us=CHAIN_US,
     excused="",
 )
