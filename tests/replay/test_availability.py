@@ -200,6 +200,19 @@ SERVICE: dict[str, tuple[Sequence[Event], bool]] = {
         True,
     ),
     "no other broker loads the group": ([*REBALANCE, *moved(31, 47)], True),
+    "a member leaves while there is no coordinator": (
+        [act("leave", 30.5, **OF_2), *moved(31, 39), held("JoinGroup", 39.1, 63.9, **OF_1)],
+        False,
+    ),
+    "a member leaves": (
+        [
+            act("leave", 30.5, **OF_2),
+            event("LeaveGroup", 30.6, **OF_2),
+            *moved(31, 39),
+            held("JoinGroup", 39.1, 63.9, **OF_1),
+        ],
+        True,
+    ),
     "a member is slow": (
         [act("slow", 30.5, **OF_2), *REBALANCE[1:], held("JoinGroup", 31.1, 48), act("leave", 48)],
         False,

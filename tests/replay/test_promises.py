@@ -188,6 +188,28 @@ CASES: dict[str, Case] = {
     "a heartbeat is sent before another member leaves, and answered with the epoch after that": Case(
         consumers((), reports(60.59, 2, 3, done_s=60.62, assigned=(0, 1)), reports(60.6, -1, -1, owned=(), **OF_1))
     ),
+    "a member leaves while there is no coordinator, and its session begins again with the next one": Case(
+        consumers(
+            (10, 11),
+            event("leave", 16, **ACT, **OF_1),
+            lost("ConsumerGroupHeartbeat", 16.01, epoch=-1, **OF_1),
+            steady(20, 30, 2),
+            found(24, node=3),
+            reports(34.5, 2, 3, assigned=(0, 1)),
+            reports(34.51, 3, 3, owned=(0, 1)),
+            steady(35, 60, 3),
+        )
+    ),
+    "the partitions of a member that has left are not assigned": Case(
+        consumers(
+            (10, 11),
+            event("leave", 16, **ACT, **OF_1),
+            reports(16.01, -1, -1, owned=(), **OF_1),
+            reports(20, 2, 3),
+            steady(25, 60, 3),
+        ),
+        ["targets-reached"],
+    ),
     "a partition that was given up is not assigned": Case(consumers((8, 9)), ["targets-reached"]),
     "a slow member does not give up its partitions": Case(
         consumers(

@@ -231,12 +231,23 @@ REPLACED_IDS = f"""
     where not is_join and holder.member_id <> member_id and last_us > holder.done_us + {CLOCK_SKEW_US}
         and holder.sent_us > joined_us + {CLOCK_SKEW_US}"""
 
-# Times in which nothing happens to a group that can delay a rebalance, and the members at their end. `for_us`: how long
-# something can have an effect: a silent member keeps its partitions until its session ends, a slow one until its
-# rebalance timeout. The newest epoch is that of members which are still there, because an empty group may start over.
-# An epoch counts from when its response was read, because the heartbeat may be handled after the end of such a time.
+# Times in which nothing happens to a group that can delay a rebalance, and the members at their end. `for_us`: how
+# long something can have an effect: a silent member, also one that could not say that it leaves, keeps its partitions
+# until its session ends, which begins again with each coordinator; a slow one until its rebalance timeout. The newest
+# epoch is that of members which are still there, because an empty group may start over. An epoch counts from when its
+# response was read, because the heartbeat may be handled after the end of such a time.
 QUIET_TIMES = f"""
-    with marks as (
+    with stops as (
+        select acts.group, acts.sent_us at_us, if(acts.api = 'slow', rebalance_timeout_ms * 1000L, :session_us) for_us
+        from events acts join scripts on scripts.group = acts.group and scripts.member = acts.member
+            left join (
+                select `group`, member, sent_us from calls
+                where in_consumer_group and error = 0 and (api = 'LeaveGroup' or epoch = -1)
+            ) goodbye on goodbye.group = acts.group and goodbye.member = acts.member
+                and goodbye.sent_us between acts.sent_us and acts.sent_us + {BOUND_US}
+        where kind = 'act' and (acts.api in ('crash', 'pause', 'slow', 'zombie')
+            or acts.api in ('leave', 'migrate') and (instance_id is not null or goodbye.sent_us is null))
+    ), marks as (
         select `group`, min(done_us) at_us, 0L for_us from beats where error = 0 and epoch >= 0
         group by `group`, generation
         union all
@@ -251,12 +262,12 @@ QUIET_TIMES = f"""
         select `group`, sent_us, done_us - sent_us from calls
         where in_consumer_group and (done_us - sent_us > 1000000 or is_unanswered)
         union all
-        select `group`, at_us, 0L from lookups where is_sign
+        select lookups.group, at_us, if(first_us < at_us, :session_us, 0L)
+        from lookups left join (select `group`, min(at_us) first_us from stops group by `group`) s
+            on s.group = lookups.group
+        where is_sign
         union all
-        select acts.group, sent_us, if(api = 'slow', rebalance_timeout_ms * 1000L, :session_us)
-        from events acts join scripts on scripts.group = acts.group and scripts.member = acts.member
-        where kind = 'act' and (api in ('crash', 'pause', 'slow', 'zombie')
-            or api in ('leave', 'migrate') and instance_id is not null)
+        select `group`, at_us, for_us from stops
     ), gaps as (
         select `group`, at_us, lead(at_us) over (partition by `group` order by at_us) until_us,
             max(at_us + coalesce(for_us, 0)) over (partition by `group` order by at_us) since_us

@@ -82,8 +82,9 @@ _CHAINS = """
     )
     select * from numbered where place <= :most order by at_us, key"""
 
-# Requests in vain, JoinGroups with a response, and actions of members. `is_held`: the coordinator may have parked the
-# request until the member stopped or left, or was about to; `is_moved`: the coordinator may be another one.
+# Requests in vain, JoinGroups and LeaveGroups with a response, and actions of members. `is_held`: the coordinator may
+# have parked the request until the member stopped or left, or was about to; `is_moved`: the coordinator may be
+# another one.
 _MARKS = f"""
     select `group`, member, null action, api, broker, sent_us, {_DONE_US} done_us, {_IN_VAIN} is_vain,
         {PARKED} and coalesce(missing = '{CUT_OFF}', false) and version >= 0
@@ -91,33 +92,37 @@ _MARKS = f"""
         coalesce(error in ({_MOVED}), missing = '{LOST}') is_moved, null lasts_us, null session_us, null rebalance_us,
         null is_static
     from events left semi join doubtful on doubtful.key = events.group
-    where kind = 'request' and member is not null and ({_IN_VAIN} or api = 'JoinGroup')
+    where kind = 'request' and member is not null and ({_IN_VAIN} or api in ('JoinGroup', 'LeaveGroup'))
     union all
     select `group`, member, action, null, null, sent_us, sent_us, false, false, false, lasts_us, session_us,
         rebalance_us, is_static
     from acts left semi join doubtful on doubtful.key = acts.group"""
 
-# With the classic protocol, a coordinator waits for a member that has stopped until its session ends (`stopped_us`),
-# and for a slow one until it polls. If the member stops while its JoinGroup is parked, its session begins with the next
-# generation; if it is the leader, the SyncGroups of the others wait for so long. All sessions begin again if another
-# broker loads the group meanwhile. Until then (`wait_us`), requests that may be held prove nothing.
+# With the classic protocol, a coordinator waits for a member that has stopped, or could not say that it leaves, until
+# its session ends (`stopped_us`), and for a slow one until it polls. If the member stops while its JoinGroup is
+# parked, its session begins with the next generation; if it is the leader, the SyncGroups of the others wait for so
+# long. All sessions begin again if another broker loads the group meanwhile. Until then (`wait_us`), requests that
+# may be held prove nothing.
 _WAITS = f"""
-    select *, max(if(is_moved and stopped_us + longest_us + {BOUND_US} >= done_us, done_us + longest_us, stopped_us))
-        over (partition by `group` order by done_us) wait_us
+    select *, max(if(is_moved and stopped_us is not null, done_us + longest_us, stopped_us)) over (
+        partition by `group` order by done_us) wait_us
     from (
         select *, max(case
                 when action = 'slow' then sent_us + lasts_us
                 when joining_us >= sent_us and action <> 'start'
                 then least(joined_us, sent_us + longest_rebalance_us) + session_us
-                when action in ('crash', 'pause', 'zombie') or action = 'leave' and is_static then sent_us + session_us
+                when action in ('crash', 'pause', 'zombie') or action in ('leave', 'migrate')
+                    and (is_static or coalesce(left_us > sent_us + {BOUND_US}, true)) then sent_us + session_us
                 end) over (partition by `group` order by done_us) stopped_us
         from (
             select *, max(session_us) over (partition by `group`) longest_us,
                 max(rebalance_us) over (partition by `group`) longest_rebalance_us,
                 max(if(api = 'JoinGroup', done_us, null)) over (
                     partition by `group`, member order by sent_us) joining_us,
+                min(if(api = 'LeaveGroup' and not is_vain, sent_us, null)) over (partition by `group`, member
+                    order by sent_us range between current row and unbounded following) left_us,
                 min(if(api = 'JoinGroup' and not is_vain, done_us, null)) over (partition by `group` order by done_us
-                    rows between current row and unbounded following) joined_us
+                    range between current row and unbounded following) joined_us
             from ({_MARKS})))"""
 
 _GROUPS_GAPS = _GAPS.format(
