@@ -27,6 +27,7 @@ from tests.support.replay.recorded_events import (
     join,
     lost,
     member,
+    reports,
     script_of,
     scripts,
 )
@@ -239,6 +240,24 @@ def test_a_coordinator_that_waits_for_a_member_that_has_stopped(spark: SparkSess
     for number, (name, (_, is_found)) in enumerate(SERVICE.items()):
         with subtests.test(case=name):
             assert (f"c{number}" in unserved) == is_found
+
+
+def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_session_ends(spark: SparkSession) -> None:
+    """Its session of 10 s may begin again with another coordinator."""
+    goodbye = {"epoch": -2, "generation": -2}
+    refusals = {
+        "crashed": [act("crash", 31), act("start", 33), reports(33.1, 0, 0, error=111)],
+        "no answer": [act("leave", 31), lost("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(50, 0, 0, error=111)],
+        "too late": [act("leave", 31), lost("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(57, 0, 0, error=111)],
+        "answered": [act("leave", 31), event("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(33, 0, 0, error=111)],
+    }
+    events, members = others(), [member("other-0", group="other")]
+    for name, more in refusals.items():
+        events += [event_of(name, each) for each in more]
+        members.append(script_of(name, member("g-0", instance_id="i")))
+    check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["scripts-done"]
+    (violation,) = check.violations
+    assert violation.members == ["answered/g-0", "too late/g-0"]
 
 
 def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]:

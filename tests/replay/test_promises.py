@@ -193,7 +193,7 @@ CASES: dict[str, Case] = {
             (10, 11),
             event("leave", 16, **ACT, **OF_1),
             lost("ConsumerGroupHeartbeat", 16.01, epoch=-1, **OF_1),
-            steady(20, 30, 2),
+            steady(20, 34, 2),
             found(24, node=3),
             reports(34.5, 2, 3, assigned=(0, 1)),
             reports(34.51, 3, 3, owned=(0, 1)),

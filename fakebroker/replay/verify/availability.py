@@ -219,8 +219,15 @@ _LOST = f"""
 
 
 # Members that did not do all actions of their scripts, and those that a fatal error has stopped.
-# A zombie may be fenced, because its script lets it send requests of a former session.
+# A zombie may be fenced, because its script lets it send requests of a former session. A static member of the consumer
+# protocol that stopped without an answered goodbye is refused until its session ends, which may begin again meanwhile.
 _UNDONE = f"""
+    with silent as (
+        select a.group, a.member, a.sent_us at_us, session_us from acts a
+            left anti join events e on e.group = a.group and e.member = a.member and e.epoch < 0 and e.error = 0
+                and e.sent_us between a.sent_us and a.sent_us + {BOUND_US}
+        where is_static and action in ('crash', 'pause', 'zombie', 'leave', 'migrate')
+    )
     select if(error is null, 'undone', 'stopped') why, error, count(*) failures,
         slice(array_sort(collect_list(member)), 1, {_MOST_NAMES}) members
     from (
@@ -228,9 +235,12 @@ _UNDONE = f"""
             select `group`, member, count(*) n from events where kind = 'act' group by 1, 2) using (`group`, member)
         where :is_complete and coalesce(n, 0) < size(acts)
         union all
-        select distinct member, error from events left anti join (
-            select `group`, member from acts where action = 'zombie') z using (`group`, member)
-        where kind = 'request' and member is not null and error is not null and ({_STOPS})
+        select distinct e.member, error from events e
+            left anti join (select `group`, member from acts where action = 'zombie') z
+                on z.group = e.group and z.member = e.member
+            left anti join silent on error = {int(ErrorCode.UNRELEASED_INSTANCE_ID)} and silent.group = e.group
+                and silent.member = e.member and sent_us between at_us and at_us + 2 * session_us + {BOUND_US}
+        where kind = 'request' and e.member is not null and error is not null and ({_STOPS})
             and not array_contains(:expected_errors, int(error)))
     group by 1, 2 order by 1, 2"""
 
