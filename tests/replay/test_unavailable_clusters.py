@@ -220,12 +220,16 @@ def _crashing_groups(rng: random.Random) -> list[Any]:
 def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
     spark: SparkSession, subtests: pytest.Subtests
 ) -> None:
+    """In half of the replays, a broker stops, and another one becomes the coordinator of its groups, and back."""
     replays = []
     for seed in cases(24, soak=240):
         rng = random.Random(seed)
-        replays.append(played(seed, _crashing_groups(rng)))
+        killed = {"at_s": round(rng.uniform(6, DURATION_S - 8), 3), "node_id": rng.choice(BROKERS)}
+        back = killed | {"at_s": killed["at_s"] + rng.uniform(1, 7), "do": "start_broker"}
+        events = [killed | {"do": "stop_broker"}, back, {"at_s": back["at_s"] + 1, "do": "elect_preferred"}]
+        replays.append(played(seed, _crashing_groups(rng), events[: 3 * rng.randint(0, 1)]))
     found = check(spark, replays)
     for replay in replays:
-        with subtests.test(seed=replay.seed):
+        with subtests.test(seed=replay.seed, events=replay.events):
             named = {name for name in found.failed_groups() if name.startswith(replay.name_of(""))}
             assert named == set()
