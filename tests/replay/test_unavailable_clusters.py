@@ -224,8 +224,8 @@ def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
     replays = []
     for seed in cases(24, soak=240):
         rng = random.Random(seed)
-        killed = {"at_s": round(rng.uniform(6, DURATION_S - 8), 3), "node_id": rng.choice(BROKERS)}
-        back = killed | {"at_s": killed["at_s"] + rng.uniform(1, 7), "do": "start_broker"}
+        killed: dict[str, Any] = {"at_s": round(rng.uniform(6, DURATION_S - 8), 3), "node_id": rng.choice(BROKERS)}
+        back: dict[str, Any] = killed | {"at_s": killed["at_s"] + rng.uniform(1, 7), "do": "start_broker"}
         events = [killed | {"do": "stop_broker"}, back, {"at_s": back["at_s"] + 1, "do": "elect_preferred"}]
         replays.append(played(seed, _crashing_groups(rng), events[: 3 * rng.randint(0, 1)]))
     found = check(spark, replays)

@@ -48,8 +48,8 @@ SETTINGS = {
 
 _WAIT_S = 60.0
 _RETRY_S = 0.2
-_OF_EMBEDDED: tuple[str, ...] = ("[cluster]", "[[event]]", "[[expect]]")
-"""Tables that are about the embedded cluster and its events."""
+_LEFT_OUT = ("[cluster]", "[[event]]", "[[expect]]", "[promises]")
+"""Tables that are about the embedded cluster and its events, and what these should exercise."""
 _OF_CLASSIC = re.compile(r"^(session_timeout_ms|heartbeat_interval_ms|assignor) = .*\n", re.MULTILINE)
 
 
@@ -63,12 +63,14 @@ class RealReplay:
         scale: As `--scale`.
         kills_in_rebalance: Whether the broker is killed when a group rebalances, because its members have crashed or
             leave; else when all groups are stable.
+        exercises: Promises that must have cases, in addition to those of each replay.
     """
 
     name: str
     protocol: GroupProtocol = "classic"
     scale: float = 0.2
     kills_in_rebalance: bool = False
+    exercises: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.name}-{self.protocol}"
@@ -76,13 +78,11 @@ class RealReplay:
     def write(self, directory: Path) -> Path:
         """Write the workload without what needs the embedded cluster, or the classic protocol; return its path."""
         text = Path(f"scenarios/workloads/{self.name}.toml").read_text()
-        left_out = _OF_EMBEDDED
         if self.protocol == "consumer":
             text = _OF_CLASSIC.sub("", text)
-            left_out += ("[promises]",)
         first, *tables = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
         file = directory / f"{self.name}.toml"
-        file.write_text(first + "".join(table for table in tables if not table.startswith(left_out)))
+        file.write_text(first + "".join(table for table in tables if not table.startswith(_LEFT_OUT)))
         return file
 
     def options(self, directory: Path, kafka: ApacheKafka) -> ReplayOptions:
