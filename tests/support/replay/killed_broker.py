@@ -44,7 +44,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": 12,
     "transaction.state.log.num.partitions": 6,
 }
-"""Settings of the brokers; all others are Kafka's."""
+"""Settings of the brokers, in addition to those of `ApacheKafka`."""
 
 _WAIT_S = 60.0
 _RETRY_S = 0.2
