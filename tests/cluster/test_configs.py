@@ -331,9 +331,10 @@ def test_replacing_all_configs(subtests: pytest.Subtests, resource: Resource, fi
             harness = ClusterHarness()
             described = BROKER_1 if resource == CLUSTER else resource
             before = value(harness, described, first)
-            assert replace(harness, resource, {first: "10"}, version=version) == (ErrorCode.NONE, None)
+            kept: dict[str, str | None] = {"min.insync.replicas": "1"} if resource == CLUSTER else {}
+            assert replace(harness, resource, {first: "10", **kept}, version=version) == (ErrorCode.NONE, None)
             assert value(harness, resource, first)[0] == "10"
-            assert replace(harness, resource, {second: "12"}, version=version) == (ErrorCode.NONE, None)
+            assert replace(harness, resource, {second: "12", **kept}, version=version) == (ErrorCode.NONE, None)
             assert value(harness, resource, second)[0] == "12"
             assert value(harness, described, first) == before
 
@@ -399,6 +400,47 @@ def test_an_unknown_operation(resource: Resource, expected: ErrorCode) -> None:
     error, message = change(ClusterHarness(), resource, ("retention.ms", 7, "1"))
     assert error == expected
     assert (message is None) == (expected == ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("resource", "change_of_value", "error"),
+    [
+        (CLUSTER, (SET, "2"), ErrorCode.NONE),
+        (CLUSTER, (DELETE, None), ErrorCode.INVALID_CONFIG),
+        (BROKER_1, (SET, "2"), ErrorCode.INVALID_CONFIG),
+        (BROKER_1, (DELETE, None), ErrorCode.INVALID_CONFIG),
+        (BROKER_1, (SET, "0"), ErrorCode.INVALID_REQUEST),
+        (NEWS, (DELETE, None), ErrorCode.NONE),
+    ],
+)
+def test_all_brokers_have_the_same_minimum_of_replicas(
+    resource: Resource, change_of_value: tuple[int, str | None], error: ErrorCode
+) -> None:
+    name = "min.insync.replicas"
+    assert change(ClusterHarness(), resource, (name, *change_of_value))[0] == error
+    older = ClusterHarness(as_version="4.0")  # It has no eligible leader replicas yet.
+    assert (change(older, resource, (name, *change_of_value))[0] == ErrorCode.NONE) == (change_of_value[1] != "0")
+
+
+def test_configs_of_all_brokers_keep_the_minimum_of_replicas() -> None:
+    harness = ClusterHarness()
+    assert replace(harness, CLUSTER, {"log.retention.ms": "9"})[0] == ErrorCode.INVALID_CONFIG
+    assert replace(harness, CLUSTER, {"min.insync.replicas": "2"}) == (ErrorCode.NONE, None)
+    assert replace(harness, BROKER_1, {}) == (ErrorCode.NONE, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),  # In the order of Kafka's hash map.
+    [
+        (("compression.type", "retention.ms"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", "compression.type"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (("segment.ms", "retention.ms"), ErrorCode.INVALID_CONFIG),
+        (("cleanup.policy", "retention.ms"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_an_unknown_operation_after_one_that_needs_a_list(names: tuple[str, str], error: ErrorCode) -> None:
+    changes = [(names[0], SUBTRACT, "1"), (names[1], 7, "1")]
+    assert change(ClusterHarness(), NEWS, *changes)[0] == error
 
 
 def test_an_unknown_operation_fails_all_resources_of_the_controller() -> None:
@@ -565,7 +607,8 @@ def test_one_invalid_config_rejects_all_changes_of_its_resource() -> None:
 def test_validate_only(resource: Resource) -> None:
     harness = ClusterHarness()
     name = "max.message.bytes" if resource == NEWS else "message.max.bytes"
-    assert replace(harness, resource, {name: "9"}, validate_only=True) == (ErrorCode.NONE, None)
+    kept: dict[str, str | None] = {"min.insync.replicas": "1"} if resource == CLUSTER else {}
+    assert replace(harness, resource, {name: "9", **kept}, validate_only=True) == (ErrorCode.NONE, None)
     assert change(harness, resource, (name, SET, "9"), validate_only=True) == (ErrorCode.NONE, None)
     assert change(harness, resource, (name, SET, "x"), validate_only=True)[0] != ErrorCode.NONE
     assert value(harness, NEWS, "max.message.bytes") == ("1048588", ConfigSource.DEFAULT_CONFIG)

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from fakebroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
 from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -29,6 +32,11 @@ from fakebroker.protocol.messages.describe_user_scram_credentials import Describ
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -233,6 +241,37 @@ def test_owners_of_tokens(owner_type: str | None, owner: str, expected: object) 
 def test_successes_with_an_empty_message(request_and_version: tuple[Any, int]) -> None:
     response = ClusterHarness().ask(*request_and_version)
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
+
+
+@pytest.mark.parametrize(("timeout_ms", "topics"), [(1000, []), (0, [ReassignableTopic(name="news", partitions=[])])])
+def test_reassignments_that_do_nothing_allow_another_replication_factor(
+    timeout_ms: int, topics: list[ReassignableTopic]
+) -> None:
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=timeout_ms, allow_replication_factor_change=False, topics=topics
+    )
+    assert ClusterHarness({"news": 1}).ask(request, 1).allow_replication_factor_change
+
+
+def test_commits_to_unknown_topics_without_partitions_are_answered(subtests: pytest.Subtests) -> None:
+    requested: list[tuple[str, list[int]]] = [("news", [0]), ("gone", []), ("news", [9]), ("news", []), ("gone", [0])]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for version in range(2, 10):
+        with subtests.test(version=version):
+            topics = [
+                OffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="")
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in requested
+            ]
+            response = ClusterHarness({"news": 1}).ask(OffsetCommitRequest(group_id="g", topics=topics), version)
+            assert rows(response) == [("gone", [(0, unknown)]), ("news", [(9, unknown), (0, ErrorCode.NONE)])]
+    by_id = [OffsetCommitRequestTopic(topic_id=b"1" * 16, partitions=[])]
+    assert rows(ClusterHarness().ask(OffsetCommitRequest(group_id="g", topics=by_id), 10)) == [("", [])]
 
 
 def test_an_unknown_type_of_a_quota_comes_before_its_repetition() -> None:

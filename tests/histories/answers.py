@@ -30,7 +30,7 @@ _NOT_COMPARED = {
 _OTHER_SOURCE = "min.insync.replicas"
 """Kafka 4.1 and newer begin with a dynamic default of this config, the fake cluster does not.
 
-So its source is not compared, and the configs of all brokers are compared without it.
+So its source and synonyms are not compared, and the configs of all brokers are compared without it.
 """
 
 _NOTHING = ("", bytes(16), NO_TOPIC_ID)
@@ -154,7 +154,10 @@ class Pairs:
                 own_results = [each for each in message.replica_election_results if self._is_own(each.topic)]
                 return replaced(message, replica_election_results=own_results)
             case ApiVersionsResponse():
-                return replaced(message, api_keys=[each for each in message.api_keys if each.api_key in API_BY_KEY])
+                # Kafka's quorum of controllers is static here, and so has no version.
+                finalized = [each for each in message.finalized_features if each.name != "kraft.version"]
+                known = [each for each in message.api_keys if each.api_key in API_BY_KEY]
+                return replaced(message, api_keys=known, finalized_features=finalized)
         return message
 
     def _is_own(self, name: str) -> bool:
@@ -162,7 +165,9 @@ class Pairs:
 
     def _struct(self, path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
         for each in type(ours).FIELDS:
-            if each.name in _NOT_COMPARED or (each.name == "config_source" and ours.name == _OTHER_SOURCE):
+            if each.name in _NOT_COMPARED or (
+                each.name in ("config_source", "synonyms") and ours.name == _OTHER_SOURCE
+            ):
                 continue
             mine, other = getattr(ours, each.name), getattr(theirs, each.name)
             where = f"{path}.{each.name}"

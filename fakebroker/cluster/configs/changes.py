@@ -7,7 +7,7 @@ each resource all changes are made, or none; resources are independent of each o
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from fakebroker.cluster.authorization import cluster_error, group_error, topic_error
 from fakebroker.cluster.broker import BrokerNode
@@ -21,6 +21,7 @@ from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
 from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error, values_error
 from fakebroker.cluster.faults.error_catalog import MESSAGES
+from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.releases import Release
 from fakebroker.security.acls import AclOperation
@@ -29,6 +30,9 @@ from fakebroker.topic_partition import name_error
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
     from fakebroker.cluster.topics import Topic
+
+
+_MIN_ISR = "min.insync.replicas"
 
 
 class ResourceType(IntEnum):
@@ -119,9 +123,9 @@ def alter(cluster: "Cluster", call: Call, resources: Sequence[ResourceChange], *
     """
     occurrences = Counter((each.resource_type, each.resource_name) for each in resources)
     faults = [_fault(each.changes, occurrences[each.resource_type, each.resource_name]) for each in resources]
-    # Kafka's controller fails on an unknown operation, and so refuses all resources that the broker has not refused.
+    # If Kafka's controller fails, it refuses all resources that the broker has not refused.
     fails = any(
-        not _is_checked_by_broker(each.resource_type) and _knows(call.broker, each) and _has_unknown_operation(each)
+        _fails_in_controller(each, call.broker.release)
         for each, fault in zip(resources, faults, strict=True)
         if fault is None
     )
@@ -138,13 +142,27 @@ def alter(cluster: "Cluster", call: Call, resources: Sequence[ResourceChange], *
     return outcomes
 
 
-def _is_checked_by_broker(resource_type: int) -> bool:
-    """Return whether a broker checks the changes of a resource. It leaves those of others to the controller."""
-    return resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+def _fails_in_controller(change: ResourceChange, release: Release) -> bool:
+    """Return whether Kafka's controller fails on an unknown operation, unless a list operation has an error before.
 
-
-def _has_unknown_operation(change: ResourceChange) -> bool:
-    return any(each.operation not in list(Operation) for each in change.changes)
+    A broker itself checks the operations on its configs and loggers.
+    """
+    match change.resource_type:
+        case ResourceType.TOPIC:
+            keys = topic_configs(release)
+        case ResourceType.GROUP if release >= KIP_848:
+            keys = group_configs(release)
+        case ResourceType.CLIENT_METRICS if release >= KIP_714:
+            keys = {}
+        case _:
+            return False
+    operations = {each.name: each.operation for each in change.changes}
+    for name in java_hash_map_order(operations):
+        if operations[name] not in list(Operation):
+            return True
+        if operations[name] in (Operation.APPEND, Operation.SUBTRACT) and not _is_list(keys.get(name)):
+            return False
+    return False
 
 
 def require_own_name(broker: BrokerNode, name: str) -> None:
@@ -202,6 +220,9 @@ def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_o
         raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
     if change.resource_type == ResourceType.BROKER:
         _require_permission(cluster, call, change)
+        fault = _eligible_replicas_error(cluster, change, configs)
+        if fault is not None:
+            raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
         if not validate_only:
             _alter_broker(cluster, broker, change, configs)
         return
@@ -218,6 +239,20 @@ def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_o
             _alter_group(cluster, broker, change, validate_only=validate_only)
         case _:
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
+
+
+def _eligible_replicas_error(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str]) -> str | None:
+    """Return why `min.insync.replicas` cannot be changed so with eligible leader replicas (KIP-966), or None.
+
+    All brokers must have the same value. Kafka stores one for them when the feature is enabled.
+    """
+    is_changed = _MIN_ISR in {each.name for each in change.changes}
+    if not cluster.features.finalized.get("eligible.leader.replicas.version"):
+        return None
+    if change.resource_name:
+        return f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled." if is_changed else None
+    is_removed = (is_changed or change.replaces) and _MIN_ISR not in configs
+    return f"Cluster-level {_MIN_ISR} cannot be removed while ELR is enabled." if is_removed else None
 
 
 def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
@@ -355,12 +390,16 @@ def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[s
     return configs
 
 
+def _is_list(key: ConfigKey | None) -> TypeGuard[ConfigKey]:
+    return key is not None and key.type is ConfigType.LIST
+
+
 def _changed_list(
     name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]
 ) -> str:
     """Return a list config with items appended or removed; `current` is its value, None for the default."""
     key = keys.get(name)
-    if key is None or key.type is not ConfigType.LIST:
+    if not _is_list(key):
         message = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
     items = items_of((key.default_text or "") if current is None else current, key.type)

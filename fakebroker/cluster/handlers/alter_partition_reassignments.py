@@ -33,6 +33,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
         of_request = ErrorCode.REQUEST_TIMED_OUT, None
     if error := cluster_error(cluster, call, AclOperation.ALTER):
         of_request = error, needs_cluster(AclOperation.ALTER)
+    is_idle = of_request is not _DONE or not request.topics
     responses = []
     for topic in request.topics:
         results = []
@@ -46,7 +47,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
     cluster.settle(now_ms)
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        # Kafka repeats what was asked only if its controller had something to do.
+        allow_replication_factor_change=request.allow_replication_factor_change or is_idle,
         error_code=of_request[0],
         error_message=of_request[1] if request.topics else "",
         responses=responses,

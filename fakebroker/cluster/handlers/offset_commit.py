@@ -1,6 +1,6 @@
 """OffsetCommit: commit offsets of a group. Unknown partitions get an error here; the coordinator handles the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, refusal, topic_error
@@ -47,18 +47,23 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
         return refusal(call, error)
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    named: list[tuple[str, bytes]] = []  # As in Kafka, an unknown topic is in the response even without partitions.
     refused: list[tuple[Entry, ErrorCode]] = []
     accepted: list[Entry] = []
     offsets: list[OffsetToCommit] = []
     for requested in call.request.topics:
         topic = cluster.topics.find(requested.name, requested.topic_id, by_id=by_id)
         if has_acls and (error := _topic_error(cluster, call, requested, topic)):
+            named.append((requested.name, requested.topic_id))
             refused += [(_entry(requested, each), error) for each in requested.partitions]
             continue
+        if topic is None:
+            named.append((requested.name, requested.topic_id))
         for partition in requested.partitions:
             if topic is None:
                 refused.append((_entry(requested, partition), unknown))
             elif topic.partition(partition.partition_index) is None:
+                named.append((requested.name, requested.topic_id))
                 refused.append((_entry(requested, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 accepted.append((requested.name, requested.topic_id, partition.partition_index))
@@ -66,7 +71,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
     version = call.api_version
     if version == 0 or not offsets:
         # Version 0 commits to ZooKeeper, which the cluster does not have.
-        return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
+        return _response(named, refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
     generation_id, member_id, instance_id = committer or (
         request.generation_id_or_member_epoch,
@@ -76,13 +81,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
     if version < _FIRST_VERSION_WITH_EPOCHS and call.peer.broker.coordinator.groups.consumer.is_consumer(
         request.group_id, member_id
     ):
-        return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
-    may_share = not refused and cluster.may_answer_with_bytes
+        return _response(named, refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
+    may_share = not named and cluster.may_answer_with_bytes
 
     def respond(errors: list[ErrorCode]) -> OffsetCommitResponse:
         if may_share and not any(errors):
             return _SUCCESSES[tuple(accepted)]
-        return _response(refused, accepted, _errors_of_version(errors, version))
+        return _response(named, refused, accepted, _errors_of_version(errors, version))
 
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
     call.peer.broker.coordinator.offsets.commit(
@@ -122,15 +127,19 @@ def _errors_of_version(errors: list[ErrorCode], api_version: int) -> list[ErrorC
 
 
 def _response(
-    refused: list[tuple[Entry, ErrorCode]], accepted: Sequence[Entry], errors: Sequence[ErrorCode]
+    named: Iterable[tuple[str, bytes]],
+    refused: Iterable[tuple[Entry, ErrorCode]],
+    accepted: Sequence[Entry],
+    errors: Sequence[ErrorCode],
 ) -> OffsetCommitResponse:
-    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    """Return the results of partitions. The topics that are `named` come first, then those of accepted partitions."""
+    topics = {
+        (name, topic_id): OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
+        for name, topic_id in [*named, *(entry[:2] for entry in accepted)]
+    }
     for (name, topic_id, index), error in [*refused, *zip(accepted, errors, strict=True)]:
-        topic = topics.get((name, topic_id))
-        if topic is None:
-            topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
-            topics[name, topic_id] = topic
-        topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+        result = OffsetCommitResponsePartition(partition_index=index, error_code=error)
+        topics[name, topic_id].partitions.append(result)
     return OffsetCommitResponse(topics=list(topics.values()))
 
 
@@ -144,7 +153,7 @@ class _Successes(dict[tuple[Entry, ...], OffsetCommitResponse]):
             for response in self.values():
                 forget_shared_response(response)
             self.clear()
-        self[accepted] = response = share_response(_response([], accepted, [ErrorCode.NONE] * len(accepted)))
+        self[accepted] = response = share_response(_response([], [], accepted, [ErrorCode.NONE] * len(accepted)))
         return response
 
 
