@@ -49,7 +49,7 @@ def alter_pairs(
     )
     request = alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
     (result,) = harness.ask(request, 1).entries
-    assert [(each.entity_type, each.entity_name) for each in result.entity] == names
+    assert [(each.entity_type, each.entity_name) for each in result.entity] == [*dict(names).items()]
     return result.error_code, result.error_message
 
 
@@ -145,7 +145,7 @@ def test_invalid_changes(subtests: pytest.Subtests) -> None:
         ([], {"producer_byte_rate": 1.0}, "empty client quota entity"),
         ([("group", "g")], {"producer_byte_rate": 1.0}, "entity type: group"),
         ([("user", "")], {"producer_byte_rate": 1.0}, "Empty user"),
-        ([("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0}, "duplicate entity entry user"),
+        ([("user", "a"), ("user", "")], {"producer_byte_rate": 1.0}, "Empty user"),
         ([("user", "a"), ("ip", "10.0.0.1")], {"connection_creation_rate": 1.0}, "must not be combined"),
         ([("ip", "nowhere")], {"connection_creation_rate": 1.0}, "nowhere is not a valid IP"),
         ([("ip", "::1")], {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
@@ -170,13 +170,25 @@ def test_changes_are_only_validated_if_asked() -> None:
 
 
 def test_an_entity_or_key_that_is_repeated_in_a_request_is_refused() -> None:
-    harness = ClusterHarness()
     name = alter_client_quotas.EntityData(entity_type="user", entity_name="a")
     limit = alter_client_quotas.OpData(key="producer_byte_rate", value=1.0, remove=False)
-    entries = [alter_client_quotas.EntryData(entity=[name], ops=[limit, limit])]
-    entries += [alter_client_quotas.EntryData(entity=[name], ops=[limit])]
-    results = harness.ask(alter_client_quotas.AlterClientQuotasRequest(entries=entries, validate_only=False), 1).entries
-    assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST] * 2
+    once = alter_client_quotas.EntryData(entity=[name], ops=[limit])
+    for entries in ([once, once], [alter_client_quotas.EntryData(entity=[name], ops=[limit, limit])]):
+        harness = ClusterHarness()
+        request = alter_client_quotas.AlterClientQuotasRequest(entries=entries, validate_only=False)
+
+        results = harness.ask(request, 1).entries
+
+        assert [(each.error_code, each.entity) for each in results] == [(ErrorCode.INVALID_REQUEST, [name])]
+        assert described(harness) == []
+
+
+def test_of_several_names_of_one_type_the_last_counts() -> None:
+    harness = ClusterHarness()
+
+    assert alter_pairs(harness, [("user", "a"), ("user", "b")], {"producer_byte_rate": 1.0})[0] == ErrorCode.NONE
+
+    assert [names for names, _ in described(harness)] == [{"user": "b"}]
 
 
 def test_quotas_of_the_controller_and_of_addresses_came_with_2_7(subtests: pytest.Subtests) -> None:

@@ -76,7 +76,7 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
         response = quorum(ClusterHarness(), topic, index)
         assert response.error_code == ErrorCode.NONE
         (partition,) = response.topics[0].partitions
-        assert (partition.error_code, partition.leader_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
 
 
 def unregister(harness: ClusterHarness, node_id: int) -> ErrorCode:

@@ -11,6 +11,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.api_versions import ApiVersionsResponse
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsResponse
+from fakebroker.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from fakebroker.protocol.messages.elect_leaders import ElectLeadersResponse
 from fakebroker.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsResponse
@@ -25,6 +26,7 @@ from tests.histories.history import NO_TOPIC_ID, SHARED_TOPICS
 _NOT_COMPARED = {
     *("throttle_time_ms", "host", "port", "cluster_id", "controller_id", "client_host", "log_append_time_ms"),
     *("log_dir", "total_bytes", "usable_bytes", "partition_size", "offset_lag", "client_instance_id"),
+    "subscription_id",
     *("transaction_start_time_ms", "last_timestamp", "issue_timestamp", "broker_epoch", "finalized_features_epoch"),
 }
 _OTHER_SOURCE = "min.insync.replicas"
@@ -48,7 +50,7 @@ _KEYS = (
         "index",
         "transactional_id",
     ),
-    *("resource_type", "resource_name", "key", "user", "producer_id", "member_id"),
+    *("resource_type", "resource_name", "entity_type", "key", "user", "producer_id", "member_id"),
 )
 """Lists of items with such fields have no order: Kafka often returns them in the order of a hash table."""
 
@@ -153,6 +155,12 @@ class Pairs:
             case ElectLeadersResponse():
                 own_results = [each for each in message.replica_election_results if self._is_own(each.topic)]
                 return replaced(message, replica_election_results=own_results)
+            case DescribeLogDirsResponse():
+                own_dirs = [
+                    replaced(each, topics=[topic for topic in each.topics if self._is_own(topic.name)])
+                    for each in message.results
+                ]
+                return replaced(message, results=own_dirs)
             case ApiVersionsResponse():
                 # Kafka's quorum of controllers is static here, and so has no version.
                 finalized = [each for each in message.finalized_features if each.name != "kraft.version"]

@@ -26,18 +26,23 @@ def _uuid_hash(topic_id: bytes) -> int:
     return (both >> 32) ^ (both & 0xFFFFFFFF)
 
 
+def have_no_order(topic_ids: Iterable[bytes]) -> bool:
+    """Return whether topic ids share a place in a hash table. Then their order is that of their insertion."""
+    places = [_bucket(_uuid_hash(each), _BUCKETS) for each in topic_ids]
+    return len(places) != len(set(places))
+
+
+def _bucket(hashed: int, buckets: int) -> int:
+    return (hashed ^ hashed >> 16) & (buckets - 1)
+
+
 def _ordered(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
     """Return items in the order in which `java.util.HashMap` iterates over them."""
     found = list(items)
     buckets = _BUCKETS
     while len(found) * 4 > buckets * 3:
         buckets *= 2
-
-    def bucket(item: T) -> int:
-        hashed = hash_of(item)
-        return (hashed ^ hashed >> 16) & (buckets - 1)
-
-    return sorted(found, key=bucket)
+    return sorted(found, key=lambda item: _bucket(hash_of(item), buckets))
 
 
 def in_hash_order(assign: Assignor) -> Assignor:

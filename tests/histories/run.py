@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
 from fakebroker.protocol.releases import Release, release as parse_release
 from tests.histories.drawing import ALONE, PROFILES, histories
+from tests.histories.hash_order import have_no_order
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
 from tests.histories.play import Outcome, error_codes, play, play_on_fake
 from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created, created_internal
@@ -351,6 +352,9 @@ def prepare(address: tuple[str, int]) -> None:
     side = KafkaSide("prepare.", address)
     topics = created(SHARED_TOPICS, [1]) + created_internal()
     side.ask("CreateTopics", 7, {"topics": topics, "timeout_ms": 5_000})
+    while have_no_order(side.learned_ids(SHARED_TOPICS)):
+        side.ask("DeleteTopics", 5, {"topic_names": list(SHARED_TOPICS), "timeout_ms": 5_000})
+        side.ask("CreateTopics", 7, {"topics": created(SHARED_TOPICS, [1]), "timeout_ms": 5_000})
     deadline = time.monotonic() + 30
     for key_type, api, version, fields in (
         (0, "OffsetFetch", 9, {"groups": [{"group_id": "x", "topics": None}]}),

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -390,6 +390,16 @@ class KafkaSide:
         resource = {"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": [config]}
         self.ask("IncrementalAlterConfigs", 1, {"resources": [resource]})
         time.sleep(_APPLIED_S)
+
+    def learned_ids(self, names: Iterable[str]) -> list[bytes]:
+        """Wait until topics exist, and return their ids."""
+        deadline = time.monotonic() + _ANSWER_S
+        self.learn_topics()
+        while not self.clients.topic_ids.keys() >= set(names):
+            assert time.monotonic() < deadline, f"Kafka has no topics {', '.join(names)}"
+            time.sleep(_APPLIED_S)
+            self.learn_topics()
+        return [self.clients.topic_ids[name] for name in names]
 
     def learn_topics(self) -> None:
         self.clients.learn(self._existing())

@@ -3,7 +3,7 @@
 Entities are independent of each other. Checks and their order are Kafka's (ClientQuotaControlManager).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from fakebroker.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
-    EntryData,
     EntryResult,
     OpData,
 )
@@ -40,58 +39,53 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterClientQuotasRe
             for each in request.entries
         ]
         return AlterClientQuotasResponse(entries=rows)
-    seen: set[frozenset[tuple[str, str | None]]] = set()
-    results = []
-    for entry in request.entries:
-        named = frozenset((each.entity_type, each.entity_name) for each in entry.entity)
-        message = "entity twice in one request: expected once" if named in seen else _error(entry, call.broker.release)
-        seen.add(named)
+    # An entity is a map: of several names of one type, the last counts.
+    entities = [{each.entity_type: each.entity_name for each in entry.entity} for entry in request.entries]
+    altered: dict[frozenset[tuple[str, str | None]], EntryResult] = {}
+    for parts, entry in zip(entities, request.entries, strict=True):
+        keys = [op.key for op in entry.ops]
+        if entities.count(parts) > 1 or len(keys) != len(set(keys)):
+            message: str | None = f"Ignoring duplicate entity {_shown(parts)}"
+        else:
+            message = _error(parts, entry.ops, call.broker.release)
         if message is None and not request.validate_only:
-            changed = entity({each.entity_type: each.entity_name for each in entry.entity})
-            cluster.quotas.alter(changed, {op.key: None if op.remove else op.value for op in entry.ops})
-        results.append(
-            EntryResult(
-                error_code=ErrorCode.NONE if message is None else ErrorCode.INVALID_REQUEST,
-                error_message=message,
-                entity=entry.entity,
-            )
+            cluster.quotas.alter(entity(parts), {op.key: None if op.remove else op.value for op in entry.ops})
+        altered[frozenset(parts.items())] = EntryResult(
+            error_code=ErrorCode.NONE if message is None else ErrorCode.INVALID_REQUEST,
+            error_message=message,
+            entity=[EntityData(entity_type=type_, entity_name=name) for type_, name in parts.items()],
         )
-    return AlterClientQuotasResponse(entries=results)
+    return AlterClientQuotasResponse(entries=list(altered.values()))
 
 
-def _error(entry: EntryData, release: Release) -> str | None:
+def _shown(parts: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{type_} {'(default)' if name is None else repr(name)}" for type_, name in parts.items())
+
+
+def _error(parts: Mapping[str, str | None], ops: Sequence[OpData], release: Release) -> str | None:
     """Return why the quotas of an entity cannot be altered; None if they can."""
-    keys = [op.key for op in entry.ops]
-    repeated = [key for key in keys if keys.count(key) > 1]
-    if repeated:
-        return f"Duplicate quota key {repeated[0]}"
-    message = _entity_error(entry.entity, release)
+    message = _entity_error(parts, release)
     if message is not None:
         return message
-    is_ip = entry.entity[0].entity_type == IP
-    known = [key for key in KEYS if (key == CONNECTIONS) == is_ip and (key != MUTATION or release >= KIP_599)]
+    known = [key for key in KEYS if (key == CONNECTIONS) == (IP in parts) and (key != MUTATION or release >= KIP_599)]
     # As in Kafka, a key to remove may be unknown.
-    return next((fault for op in entry.ops if not op.remove and (fault := _value_error(op, known))), None)
+    return next((fault for op in ops if not op.remove and (fault := _value_error(op, known))), None)
 
 
-def _entity_error(parts: Sequence[EntityData], release: Release) -> str | None:
-    types = [part.entity_type for part in parts]
-    if not types:
+def _entity_error(parts: Mapping[str, str | None], release: Release) -> str | None:
+    if not parts:
         return "Invalid empty client quota entity"
     allowed = ENTITY_TYPES if release >= KIP_599 else (USER, CLIENT_ID)
-    for part in parts:
-        if part.entity_type not in allowed:
-            return f"Unhandled client quota entity type: {part.entity_type}"
-        if types.count(part.entity_type) > 1:
-            return f"Invalid client quota entity, duplicate entity entry {part.entity_type}"
-        if part.entity_name == "":
-            return f"Empty {part.entity_type} not supported"
-    if IP not in types:
+    for type_, name in parts.items():
+        if type_ not in allowed:
+            return f"Unhandled client quota entity type: {type_}"
+        if name == "":
+            return f"Empty {type_} not supported"
+    if IP not in parts:
         return None
-    if len(types) > 1:
+    if len(parts) > 1:
         return "Invalid quota entity combination, ip must not be combined with user or client-id"
-    (address,) = parts
-    return None if _is_ip(address.entity_name) else f"{address.entity_name} is not a valid IP address or known host"
+    return None if _is_ip(parts[IP]) else f"{parts[IP]} is not a valid IP address or known host"
 
 
 def _is_ip(name: str | None) -> bool:

@@ -61,7 +61,7 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         topics=[
             TopicData(
                 topic_name=topic.topic_name,
@@ -77,9 +77,9 @@ def _failed(index: int, error: ErrorCode) -> PartitionData:
         partition_index=index,
         error_code=error,
         error_message=f"expected partition 0 of {CLUSTER_METADATA_TOPIC} only",
-        leader_id=-1,
-        leader_epoch=-1,
-        high_watermark=-1,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
         current_voters=[],
         observers=[],
     )

@@ -168,7 +168,10 @@ class ConsumerGroup:
 
     def check_fetch(self, epoch: int, member_id: str | None) -> ErrorCode:
         """Return the error of an OffsetFetch, or NONE. One without member id and epoch is accepted."""
-        return ErrorCode.NONE if member_id is None and epoch < 0 else self._check_member(epoch, member_id or "")
+        if member_id is None:
+            # Kafka looks for the member null, which its map does not allow.
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._check_member(epoch, member_id)
 
     def _check_member(self, epoch: int, member_id: str) -> ErrorCode:
         member = self.members.get(member_id)

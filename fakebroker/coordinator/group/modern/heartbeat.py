@@ -446,20 +446,27 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
 
 
 def _assignor(step: Step) -> Assignor:
-    """Return the assignor that most members vote for; of several, the first by name; without votes, the default.
+    """Return the assignor that most members vote for; without votes, the default.
 
-    In Kafka the order of a hash map decides between equal votes; for its two assignors, `uniform` comes first.
+    Of several, it is the one that the member of the request votes for. Kafka's Describe may name another one
+    (`ConsumerGroup.computePreferredServerAssignor`).
     """
     votes, assignors = step.group.votes.copy(), step.context.assignors
     if step.former.server_assignor is not None:
         votes[step.former.server_assignor] -= 1
     if step.member.server_assignor is not None:
         votes[step.member.server_assignor] += 1
+    own = step.member.server_assignor
+    if own is not None and votes[own] == max(votes.values()):
+        return assignors[own]
     return assignors[preferred_assignor(votes, assignors)]
 
 
 def preferred_assignor(votes: Mapping[str, int], assignors: Collection[str]) -> str:
-    """Return the name with the most votes; without votes, the first of the assignors."""
+    """Return the name with the most votes; without votes, the first of the assignors.
+
+    In Kafka the order of a hash map decides between equal votes; for its two assignors, `uniform` comes first.
+    """
     named = [name for name in sorted(assignors, key=lambda name: (name != "uniform", name)) if votes.get(name, 0) > 0]
     return max(named, key=lambda name: votes[name], default=next(iter(assignors)))
 
