@@ -172,9 +172,9 @@ def test_all_configs_of_a_broker(subtests: pytest.Subtests) -> None:
             (result,) = describe(harness, BROKER_1, version=version)
             by_name = {config.name: config for config in result.configs}
             assert list(by_name) == sorted(BROKER_CONFIGS)
-            # fakebroker's own, one that is internal in Kafka, and those of the authorizer's class
+            # fakebroker's own, two that are internal in Kafka, and those of the authorizer's class
             unlisted = {MAX_PARTITION_BYTES, REQUIRED_SCOPE, CLOCK_SKEW, "group.consumer.regex.refresh.interval.ms"}
-            unlisted |= {"allow.everyone.if.no.acl.found", "super.users"}
+            unlisted |= {"leader.imbalance.per.broker.percentage", "allow.everyone.if.no.acl.found", "super.users"}
             assert set(SETTINGS) - set(by_name) == unlisted
             assert by_name["num.partitions"].value == "7"
             assert by_name["auto.create.topics.enable"].value == "true"
@@ -748,7 +748,7 @@ def test_passwords_are_not_returned() -> None:
 
 def test_which_configs_can_be_altered_for_all_brokers() -> None:
     harness = ClusterHarness()
-    error, message = change(harness, CLUSTER, ("advertised.listeners", SET, "PLAINTEXT://a:1"))
+    error, message = change(harness, CLUSTER, ("listeners", SET, "PLAINTEXT://a:1"))
     assert (error, "broker id must be specified" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
     error, message = change(harness, BROKER_1, ("ssl.keystore.location", SET, "/tmp/store"))
     assert (error, "only per-listener" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)

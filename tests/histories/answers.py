@@ -7,6 +7,7 @@ were always paired in this history. Some fields are not compared (`_NOT_COMPARED
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fakebroker.cluster.configs.changes import ResourceType
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.api_versions import ApiVersionsResponse
@@ -34,6 +35,30 @@ _OTHER_SOURCE = "min.insync.replicas"
 
 So its source and synonyms are not compared, and the configs of all brokers are compared without it.
 """
+
+_STARTED_WITH = frozenset(
+    [
+        "advertised.listeners",
+        "listeners",
+        "listener.security.protocol.map",
+        "controller.listener.names",
+        "process.roles",
+        "controller.quorum.voters",
+        "log.dir",
+        "log.dirs",
+        "log.cleaner.dedupe.buffer.size",
+        "num.io.threads",
+        "num.network.threads",
+        "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+    ]
+)
+"""Brokers on this machine are started with other values of these configs than the fake cluster."""
 
 _NOTHING = ("", bytes(16), NO_TOPIC_ID)
 """Ids that are the same on both sides, because no cluster chooses them."""
@@ -140,12 +165,12 @@ class Pairs:
                 own = [each for each in message.transaction_states if self._is_own(each.transactional_id)]
                 return replaced(message, transaction_states=own)
             case DescribeConfigsResponse():
-                results = [
-                    each
-                    if each.resource_name
-                    else replaced(each, configs=[config for config in each.configs if config.name != _OTHER_SOURCE])
-                    for each in message.results
-                ]
+                results = []
+                for each in message.results:
+                    left_out = _STARTED_WITH if each.resource_name else {_OTHER_SOURCE}
+                    if each.resource_type == ResourceType.BROKER:
+                        each = replaced(each, configs=[one for one in each.configs if one.name not in left_out])
+                    results.append(each)
                 return replaced(message, results=results)
             case MetadataResponse():
                 return replaced(message, topics=[each for each in message.topics if self._is_own(each.name or "")])
