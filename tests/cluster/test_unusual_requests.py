@@ -22,6 +22,7 @@ from fakebroker.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fakebroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from fakebroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -212,6 +213,26 @@ def test_a_topic_that_is_only_validated_has_an_id_of_its_own() -> None:
     ids = {harness.ask(request, 7).topics[0].topic_id for _ in range(2)}
     assert len(ids - {ZERO_UUID}) == 2
     assert "new" not in harness.cluster.topics
+
+
+@pytest.mark.parametrize(
+    ("names", "timeout_ms", "expected"),
+    [
+        ([None, None, "gone"], 1000, [(None, 42), (None, 42), ("gone", 3)]),
+        (["gone", "gone", None], 1000, [("gone", 42), (None, 42)]),
+        (["gone", "gone", None], 0, [("gone", 42), (None, 42)]),
+        (["news", "gone", "gone", None, None], 0, [(each, 7) for each in ("news", "gone", "gone", None, None)]),
+    ],
+)
+def test_topics_to_delete_that_are_named_twice_or_not_at_all(
+    names: list[str | None], timeout_ms: int, expected: object
+) -> None:
+    harness = ClusterHarness({"news": 1})
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names], timeout_ms=timeout_ms
+    )
+    assert [(each.name, each.error_code) for each in harness.ask(request, 6).responses] == expected
+    assert "news" in harness.cluster.topics
 
 
 @pytest.mark.parametrize(

@@ -36,28 +36,17 @@ _OTHER_SOURCE = "min.insync.replicas"
 So its source and synonyms are not compared, and the configs of all brokers are compared without it.
 """
 
-_STARTED_WITH = frozenset(
-    [
-        "advertised.listeners",
-        "listeners",
-        "listener.security.protocol.map",
-        "controller.listener.names",
-        "process.roles",
-        "controller.quorum.voters",
-        "log.dir",
-        "log.dirs",
-        "log.cleaner.dedupe.buffer.size",
-        "num.io.threads",
-        "num.network.threads",
-        "auto.create.topics.enable",
-        "auto.leader.rebalance.enable",
-        "default.replication.factor",
-        "offsets.topic.replication.factor",
-        "transaction.state.log.replication.factor",
-        "share.coordinator.state.topic.min.isr",
-        "share.coordinator.state.topic.replication.factor",
-    ]
-)
+_STARTED_WITH = {
+    *("advertised.listeners", "listeners"),
+    *("listener.security.protocol.map", "controller.listener.names"),
+    *("process.roles", "controller.quorum.voters"),
+    *("log.dir", "log.dirs"),
+    *("log.cleaner.dedupe.buffer.size", "num.io.threads"),
+    *("num.network.threads", "auto.create.topics.enable"),
+    *("auto.leader.rebalance.enable", "default.replication.factor"),
+    *("offsets.topic.replication.factor", "transaction.state.log.replication.factor"),
+    *("share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor"),
+}
 """Brokers on this machine are started with other values of these configs than the fake cluster."""
 
 _NOTHING = ("", bytes(16), NO_TOPIC_ID)

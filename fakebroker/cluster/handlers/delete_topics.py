@@ -29,17 +29,23 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
         return DeleteTopicsResponse(
             responses=[_result(*each, error, "delete.topic.enable is false") for each in requested]
         )
-    if is_expired(call.request.timeout_ms):
-        return DeleteTopicsResponse(responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, None) for each in requested])
-    found = {each: _find(cluster, call, *each) for each in requested}
+    if is_expired(call.request.timeout_ms) and any(
+        times == 1 and _is_valid(*each) for each, times in requested.items()
+    ):
+        return DeleteTopicsResponse(
+            responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, None) for each in requested.elements()]
+        )
+    found = {each: _find(cluster, call, *each) for each in requested if _is_valid(*each)}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     results = []
     for (name, topic_id), times in requested.items():
-        topic = found[name, topic_id]
-        if times > 1:
+        if not _is_valid(name, topic_id):
+            message = "expected a topic name or a topic id, and not both"
+            results += [_result(name, topic_id, ErrorCode.INVALID_REQUEST, message) for _ in range(times)]
+        elif times > 1:
             results.append(_result(name, topic_id, *_DUPLICATE))
-        elif isinstance(topic, DeletableTopicResult):
+        elif isinstance(topic := found[name, topic_id], DeletableTopicResult):
             results.append(topic)
         elif named[topic.topic_id] > 1:
             results.append(_result(topic.name, topic.topic_id, *_DUPLICATE))
@@ -59,10 +65,13 @@ def _requested(call: Call) -> Counter[tuple[str | None, bytes]]:
     return Counter([(state.name, state.topic_id) for state in states] + [(name, ZERO_UUID) for name in names])
 
 
+def _is_valid(name: str | None, topic_id: bytes) -> bool:
+    """Return whether a topic is requested by its name or its id, and not by both."""
+    return (name is None) != (topic_id == ZERO_UUID)
+
+
 def _find(cluster: "Cluster", call: Call, name: str | None, topic_id: bytes) -> Topic | DeletableTopicResult:
     """Return the topic to delete, or the result with an error."""
-    if (name is None) == (topic_id == ZERO_UUID):
-        return _result(name, topic_id, ErrorCode.INVALID_REQUEST, "expected a topic name or a topic id, and not both")
     topic = cluster.topics.find(name or "", topic_id, by_id=name is None)
     if topic is None and name is None:
         return _result(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
