@@ -212,6 +212,31 @@ def test_the_markers_of_a_producer_have_one_row(subtests: pytest.Subtests) -> No
             ] == expected
 
 
+@pytest.mark.parametrize(
+    ("topic", "indexes", "is_answered"),
+    [("news", [0, 0], False), ("other", [0, 0], True), ("__consumer_offsets", [0, 0], True), ("news", [0, 1], True)],
+)
+def test_a_marker_that_names_a_partition_twice_is_never_answered(
+    topic: str, indexes: list[int], is_answered: bool
+) -> None:
+    """As in Kafka, where it is written once."""
+    client = new_client(topics={"news": 3})
+    marker = WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=False,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=indexes),
+            WritableTxnMarkerTopic(name="news", partition_indexes=[2]),
+        ],
+        coordinator_epoch=0,
+    )
+    call = client.harness.send(WriteTxnMarkersRequest(markers=[marker]), 1)
+    assert (call.response is not None) is is_answered
+    assert client.harness.partition(2).log.log_end_offset == 1
+    assert client.harness.partition(0).log.log_end_offset == (topic == "news")
+
+
 def test_a_marker_without_epoch_fails_the_request() -> None:
     """As in Kafka the markers before it are written, although their results are errors, too."""
     client = new_client()

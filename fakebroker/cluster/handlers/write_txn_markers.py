@@ -4,12 +4,13 @@ Here coordinators write their markers without requests, so the request comes fro
 transaction (KIP-664); its coordinator is not told.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, refusal
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
+from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
@@ -36,12 +37,17 @@ _UNKNOWN_VERSION = -1
 _KIP_1037 = Release(3, 8)
 """The first release in which admins may write markers, with the permission to alter the cluster."""
 
+_COUNTS_RESULTS = Release(4, 0)
+"""A release that waits for a result for each partition of a marker, also for one that is named twice."""
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message:
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: WriteTxnMarkersRequest = call.request
     if error := _permission_error(cluster, call):
         return refusal(call, error)
     results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
+    late: LateResponse[Mapping[int, Mapping[TopicPartition, ErrorCode]]] = LateResponse(_response)
+    waits = False
     for marker in request.markers:
         places = _places(marker)
         if _fails(cluster, call, marker, places):
@@ -49,9 +55,18 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message:
                 each.producer_id: dict.fromkeys(_places(each), ErrorCode.UNKNOWN_SERVER_ERROR)
                 for each in request.markers
             }
+            waits = False
             break
+        if call.broker.release >= _COUNTS_RESULTS and _has_repeated_log(cluster, call, places):
+            places, waits = list(dict.fromkeys(places)), True
         for place in places:
             results.setdefault(marker.producer_id, {})[place] = _result(cluster, call, marker, place)
+    if not waits:
+        late(results)
+    return late.take(cluster, call)
+
+
+def _response(results: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
     rows = [
         WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
         for producer_id, errors in results.items()
@@ -68,6 +83,18 @@ def _permission_error(cluster: "Cluster", call: Call) -> ErrorCode:
 
 def _places(marker: WritableTxnMarker) -> list[TopicPartition]:
     return [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _has_repeated_log(cluster: "Cluster", call: Call, places: Sequence[TopicPartition]) -> bool:
+    """Return whether a marker names a partition twice, except those of group coordinators.
+
+    Kafka then writes the marker once, but waits for two results: the request is never answered.
+    """
+    logs = [each for each in places if each[0] != OFFSETS_TOPIC]
+    if len(logs) == len(set(logs)):
+        return False
+    known = [each for each in logs if isinstance(_replica(cluster, call, each), Partition)]
+    return len(known) > len(set(known))
 
 
 def _fails(cluster: "Cluster", call: Call, marker: WritableTxnMarker, places: Iterable[TopicPartition]) -> bool:
