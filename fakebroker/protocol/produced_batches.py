@@ -257,8 +257,15 @@ def recompressed(batch: RecordBatch, compression: Compression, meter: ReadMeter)
     """Return a valid batch with the same records and another codec. They are encoded in parts.
 
     Raises:
-        UnencodableBatchError: Records have timestamps below -1.
+        UnencodableBatchError: Records have timestamps below -1, or the batch of a transaction or of an idempotent
+            producer lacks what such a batch needs.
     """
+    has_producer = batch.producer_id >= 0
+    if (batch.is_transactional and not has_producer) or (
+        has_producer and (batch.producer_epoch < 0 or batch.base_sequence < 0)
+    ):
+        # Kafka accepts the batch as it is, but its `MemoryRecordsBuilder` does not build such a one.
+        raise UnencodableBatchError(f"{batch.label}: expected a producer id, an epoch and a sequence number")
     encoded: list[bytes] = []
     base_timestamp_ms: int | None = None
     max_timestamp_ms = NO_TIMESTAMP

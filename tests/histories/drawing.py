@@ -131,6 +131,7 @@ _POOLS: Mapping[str, tuple[Any, ...]] = {
     "assignment": ("$partitions:news-0", "x", ""),
     "replica_id": (-1,),
     "user": ("alice",),
+    "client_instance_id": ("$own:1", "$own:2", ""),
 }
 """Values of fields by name. Those of an array are its items."""
 _POOLS_OF_STRUCTS: Mapping[tuple[str, str], tuple[Any, ...]] = {
@@ -250,7 +251,7 @@ def _consume_static(draw: Draw, client: str, group: str) -> dict[str, Any]:
     """Few member ids and instances, in any combination."""
     return {
         **_consume(draw, client, "%g"),
-        "member_id": draw(st.sampled_from(("mm", "mm", "nn"))),
+        "member_id": draw(st.sampled_from(("mm", "mm", "no"))),
         "instance_id": draw(st.sampled_from(("i0", "i0", "i1", None))),
         "member_epoch": draw(st.sampled_from((0, 0, 0, 1, 2, -1, -2, f"${client}.epoch"))),
     }
@@ -258,7 +259,7 @@ def _consume_static(draw: Draw, client: str, group: str) -> dict[str, Any]:
 
 def _leave_static(draw: Draw, client: str, group: str) -> dict[str, Any]:
     instance = draw(st.sampled_from((None, None, "i0", "i1")))
-    member_id = draw(st.sampled_from(("mm", "mm", "nn", "")))
+    member_id = draw(st.sampled_from(("mm", "mm", "no", "")))
     return {
         "group_id": "%g",
         "member_id": member_id,

@@ -15,6 +15,7 @@ are missing have their defaults. A value may name what the cluster has told a cl
 | `$A.producer_id`, `$A.producer_epoch` | of A's last InitProducerId or EndTxn |
 | `$A.session_id`, `$A.session_epoch` | of A's fetch session |
 | `$id:news` | the id of a topic |
+| `$own:1` | an id of this run of the history |
 | `$topics:news,sport` | bytes: the subscription to topics |
 | `$partitions:news-0,news-1` | bytes: an assignment |
 | `{"producer": "A", "values": ["x"], "sequence": 1}` | records: a batch; `sequence` is added to the right number |
@@ -24,6 +25,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import md5
 from typing import Any
 
 from fakebroker.cluster.logs.producer_state import SEQUENCES
@@ -217,6 +219,8 @@ class Clients:
             return self._records(value)
         if isinstance(value, bytes):
             return value
+        if kind is UUID and value.startswith("$own:"):
+            return md5(f"{self.run}{value}".encode()).digest()
         if kind is UUID:
             return self._topic_id(self._text(value.removeprefix("$id:")))
         if isinstance(value, str):

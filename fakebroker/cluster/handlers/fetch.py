@@ -20,6 +20,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages
 from fakebroker.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -173,7 +174,7 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
             data = _with_messages(call, requested, data, limit_bytes, at_least_one=is_empty)
         is_empty = is_empty and not data.records
         budget_bytes = max(0, budget_bytes - len(data.records or b""))
-        if data.error_code or data.preferred_read_replica != -1:
+        if data.error_code or data.preferred_read_replica != -1 or data.diverging_epoch.epoch >= 0:
             reading.missing_bytes = 0
         elif _is_committed(call) and requested.fetch_offset > partition.log.last_stable_offset:
             reading.missing_bytes = 0  # Kafka takes that for a truncated log, and does not wait (DelayedFetch).
@@ -207,6 +208,23 @@ def _read_partition(
     error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=call.api_version < 11)
     if error is not ErrorCode.NONE:
         return _failed(requested, error)
+    if requested.last_fetched_epoch >= 0:
+        # What comes first in Kafka, too: has the log been truncated below what the client has read? (KIP-595)
+        log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+        found = log.epochs.end_offset_for(requested.last_fetched_epoch, log.log_end_offset)
+        if found.leader_epoch < 0 or found.end_offset < 0:
+            return _failed(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if found.leader_epoch < requested.last_fetched_epoch or found.end_offset < requested.fetch_offset:
+            return PartitionData(
+                partition_index=partition.index,
+                error_code=ErrorCode.NONE,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.log_start_offset,
+                diverging_epoch=EpochEndOffset(epoch=found.leader_epoch, end_offset=found.end_offset),
+                aborted_transactions=None,
+                records=b"",
+            )
     if not log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
         return _failed(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
     if call.api_version < _FIRST_VERSION_OF_ZSTD and partition.topic.configs.get("compression.type") == "zstd":
