@@ -139,7 +139,9 @@ class CachedPartition:
         # Errors are returned each time. The -1 makes sure that the first result after an error is returned, too.
         self.high_watermark = -1 if read.error_code else read.high_watermark
         self.log_start_offset = read.log_start_offset
-        has_news = read.error_code != ErrorCode.NONE or read.preferred_read_replica != -1 or read.diverging_epoch.epoch >= 0
+        has_news = (
+            read.error_code != ErrorCode.NONE or read.preferred_read_replica != -1 or read.diverging_epoch.epoch >= 0
+        )
         return changed or bool(read.records) or has_news
 
 
