@@ -252,8 +252,9 @@ def test_configs_of_subscriptions_are_kept_shown_and_listed() -> None:
     assert listed(harness, version=0) == listed(harness, METRICS) == [(METRICS, "rates")]
 
 
-def test_before_4_0_subscriptions_show_only_what_was_set() -> None:
-    harness = ClusterHarness(as_version="3.9")
+@pytest.mark.parametrize("release", ["3.9", "4.0"])
+def test_before_4_1_subscriptions_show_only_what_was_set(release: str) -> None:
+    harness = ClusterHarness(as_version=release)
     assert configs(harness, METRICS, "rates") == {}
     alter(harness, METRICS, "rates", ("metrics", SET, "a."))
     assert configs(harness, METRICS, "rates") == {"metrics": "a."}

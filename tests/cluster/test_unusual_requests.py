@@ -16,7 +16,7 @@ from fakebroker.protocol.messages.alter_replica_log_dirs import (
 )
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from fakebroker.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -38,6 +38,7 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from fakebroker.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -299,6 +300,17 @@ def test_an_unknown_type_of_a_quota_comes_before_its_repetition() -> None:
     component = ComponentData(entity_type="x", match_type=0, match="y")
     request = DescribeClientQuotasRequest(components=[component, component], strict=False)
     assert ClusterHarness().ask(request, 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(("release", "is_valid", "has_message"), [("4.0", True, False), ("4.1", False, True)])
+def test_small_segments_and_unknown_brokers_before_4_1(release: str, is_valid: bool, has_message: bool) -> None:
+    harness = ClusterHarness(as_version=release)
+    configs = [CreatableTopicConfig(name="segment.bytes", value="1000")]
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=configs)
+    (result,) = harness.ask(CreateTopicsRequest(topics=[topic]), 7).topics
+    assert result.error_code == (ErrorCode.NONE if is_valid else ErrorCode.INVALID_CONFIG)
+    response = harness.ask(UnregisterBrokerRequest(broker_id=9), 0)
+    assert (response.error_code, bool(response.error_message)) == (ErrorCode.BROKER_ID_NOT_REGISTERED, has_message)
 
 
 def test_an_unknown_state_of_transactions_is_named_once() -> None:

@@ -159,6 +159,8 @@ class Pairs:
                     left_out = _STARTED_WITH if each.resource_name else {_OTHER_SOURCE}
                     if each.resource_type == ResourceType.BROKER:
                         each = replaced(each, configs=[one for one in each.configs if one.name not in left_out])
+                    if each.resource_type == ResourceType.BROKER_LOGGER:
+                        each = replaced(each, configs=[])  # The brokers on this machine log without loggers.
                     results.append(each)
                 return replaced(message, results=results)
             case MetadataResponse():

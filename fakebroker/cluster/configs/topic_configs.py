@@ -148,7 +148,8 @@ REMOVED_TOPIC_CONFIGS: dict[str, ConfigKey] = {
 ALL_TOPIC_CONFIGS = TOPIC_CONFIGS | REMOVED_TOPIC_CONFIGS
 
 _REMOVED_IN = Release(4, 0)
-_OLDER_DEFINITIONS = {"segment.bytes": replace(TOPIC_CONFIGS["segment.bytes"], low=14)}  # Before KIP-1030.
+_LARGER_SEGMENTS = Release(4, 1)
+_OLDER_DEFINITIONS = {"segment.bytes": replace(TOPIC_CONFIGS["segment.bytes"], low=14)}
 _SINCE = {
     "compression.gzip.level": Release(3, 8),
     "compression.lz4.level": Release(3, 8),
@@ -173,7 +174,9 @@ _SINCE = {
 @cache
 def topic_configs(release: Release) -> Mapping[str, ConfigKey]:
     """Return the topic configs of a release by name, sorted."""
-    keys = TOPIC_CONFIGS if release >= _REMOVED_IN else ALL_TOPIC_CONFIGS | _OLDER_DEFINITIONS
+    keys = TOPIC_CONFIGS if release >= _REMOVED_IN else ALL_TOPIC_CONFIGS
+    if release < _LARGER_SEGMENTS:
+        keys = {**keys, **_OLDER_DEFINITIONS}
     return {name: key for name, key in sorted(keys.items()) if release >= _SINCE.get(name, release)}
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-KAFKA_17516 = Release(4, 0)
+KAFKA_17516 = Release(4, 1)
 """The first release that shows the defaults of subscriptions of client metrics."""
 
 
@@ -152,7 +152,7 @@ def _loggers(call: Call, resource: DescribeConfigsResource) -> list[DescribeConf
 def _client_metrics(
     cluster: "Cluster", call: Call, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the configs of a subscription of client metrics, which need not exist; before 4.0, those that were set."""
+    """Return the configs of a subscription of client metrics, which need not exist; before 4.1, those that were set."""
     name = resource.resource_name
     if not name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")

@@ -10,10 +10,14 @@ from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from fakebroker.protocol.releases import Release
 from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+_WITH_MESSAGE = Release(4, 1)
+"""The first release whose error has a message."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> UnregisterBrokerResponse:
@@ -23,9 +27,10 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> UnregisterBrokerRes
     broker = cluster.brokers.get(request.broker_id)
     if broker is None or not broker.registered:
         known = [each.node_id for each in cluster.brokers.values() if each.registered]
+        message = f"Broker ID {request.broker_id} is not registered: expected one of {known}"
         return UnregisterBrokerResponse(
             error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
-            error_message=f"Broker ID {request.broker_id} is not registered: expected one of {known}",
+            error_message=message if call.broker.release >= _WITH_MESSAGE else "",
         )
     broker.registered = broker.up
     return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
