@@ -57,9 +57,10 @@ histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTO
 	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15,--release $(RELEASE) \
 		--seconds $(HISTORIES) --threads 12 --report scenarios/histories.md)
 
-soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
+soak: $(STAMP) ## run all cases of tests that otherwise run a sample, the endurance run (half an hour, ENDURANCE=1800), and random histories (an hour)
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
 	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak -o faulthandler_timeout=0 --soak-report=scenarios/soak.md --numprocesses 2 --dist worksteal
+	$(MAKE) histories
 
 fuzz: $(STAMP) ## search inputs that break decoders, data directories, the cluster or the control API, for SECONDS=60; prints a table
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'

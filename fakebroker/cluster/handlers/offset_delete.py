@@ -48,6 +48,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         error, errors = result
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
+        if not names:
+            # As in Kafka, topics that are named twice are put together only with those that are refused.
+            found = iter(errors)
+            each_topic = [
+                _topics((), [((topic.name, each.partition_index), next(found)) for each in topic.partitions])
+                for topic in request.topics
+            ]
+            return OffsetDeleteResponse(topics=[topic for topics in each_topic for topic in topics])
         return OffsetDeleteResponse(topics=_topics(names, [*refused, *zip(known, errors, strict=True)]))
 
     late = LateResponse(respond)
