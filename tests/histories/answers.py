@@ -113,7 +113,7 @@ class Pairs:
     """
 
     def __init__(self, run: str) -> None:
-        self._run = run
+        self.run = run
         self._theirs: dict[tuple[str, Any], Any] = {}
         self._ours: dict[tuple[str, Any], Any] = {}
 
@@ -143,9 +143,9 @@ class Pairs:
 
     def difference(self, api: str, ours: Message, theirs: Message) -> Difference | None:
         """Return the first difference of two answers, in the order of the fields."""
-        return next(self._struct(f"{api}", self._own(ours), self._own(theirs)), None)
+        return next(self._struct(f"{api}", self.own(ours), self.own(theirs)), None)
 
-    def _own(self, message: Message) -> Message:
+    def own(self, message: Message) -> Message:
         """Leave out what belongs to other histories."""
         match message:
             case ListGroupsResponse():
@@ -185,7 +185,7 @@ class Pairs:
         return message
 
     def _is_own(self, name: str) -> bool:
-        return name.startswith(self._run) or name in SHARED_TOPICS
+        return name.startswith(self.run) or name in SHARED_TOPICS
 
     def _struct(self, path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
         for each in type(ours).FIELDS:

@@ -5,8 +5,8 @@ A history is a list of steps. As text, a step is one line:
     A JoinGroup 9 {"group_id": "%g", "member_id": "$A.member_id", "protocols": [{"name": "range", "metadata": "x"}]}
     wait 1500
 
-`A` is the client. `%` stands for the name of this run of the history, so that many of them share a cluster. Fields that
-are missing have their defaults. A value may name what the cluster has told a client:
+`A` is the client. `%` becomes a name that only this run of the history has, so `%g` is a group of its own. Fields that
+are missing have their defaults. A value may refer to an earlier answer:
 
 | value | meaning |
 |---|---|
@@ -15,10 +15,10 @@ are missing have their defaults. A value may name what the cluster has told a cl
 | `$A.producer_id`, `$A.producer_epoch` | of A's last InitProducerId or EndTxn |
 | `$A.session_id`, `$A.session_epoch` | of A's fetch session |
 | `$id:news` | the id of a topic |
-| `$own:1` | an id of this run of the history |
+| `$own:1` | a client instance id (telemetry) that only this run has |
 | `$topics:news,sport` | bytes: the subscription to topics |
 | `$partitions:news-0,news-1` | bytes: an assignment |
-| `{"producer": "A", "values": ["x"], "sequence": 1}` | records: a batch; `sequence` is added to the right number |
+| `{"producer": "A", "values": ["x"], "sequence": 1}` | records: a batch; its sequence number is one too large |
 """
 
 import json
@@ -91,10 +91,10 @@ def to_text(history: Iterable[Step]) -> str:
 
 
 def from_text(text: str) -> History:
-    """Parse a history. Empty lines and lines that begin with `#` are comments."""
+    """Parse a history. Lines that begin with `#` are comments; those with `=` are of a recording (recording.py)."""
     steps = []
     for line in text.splitlines():
-        if not line or line.startswith("#"):
+        if not line or line.startswith(("#", "=")):
             continue
         if line.startswith("wait "):
             steps.append(Step(wait_ms=int(line.split()[1])))

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from fakebroker.protocol.frames import response_frame
 from fakebroker.protocol.releases import RELEASES, Release
 from fakebroker.protocol.schema import Struct
 from tests.histories.answers import Difference, Pairs
-from tests.histories.history import History, Step, is_alone
+from tests.histories.history import SHARED_TOPICS, History, Step, is_alone
+from tests.histories.recording import Answer, RecordedSide, Recording
 from tests.histories.sides import FakeSide, KafkaSide, NeverEndsError, Sent, chosen_ids
 
 T = TypeVar("T")
@@ -25,6 +27,7 @@ TOLERANCE_MS = 700
 _ANSWER_MS = 8_000
 _GRACE_MS = 40
 """How long Kafka has time to answer a request that ours lets wait."""
+_SIZE_BYTES = 4
 _CHOOSES_IDS = ("CreateTopics", "JoinGroup", "ConsumerGroupHeartbeat")
 _RETRIABLE = {3, 14, 15, 16, 51}
 """Kafka may be busy for a moment, where the fake cluster never is: the request is sent again.
@@ -95,38 +98,62 @@ def play_on_fake(history: History, release: Release) -> Outcome:
 
 
 def play(history: History, release: Release, address: tuple[str, int]) -> Outcome:
-    """Play a history on both sides.
+    """Play a history on both sides; see `record`."""
+    return record(history, release, address)[0]
+
+
+def record(history: History, release: Release, address: tuple[str, int]) -> tuple[Outcome, Recording]:
+    """Play a history on both sides, and return also what Kafka has answered.
 
     Args:
         history: The history.
         release: The release of Kafka that the fake cluster emulates.
         address: A broker of Kafka.
     """
-    run = next_run()
-    kafka = KafkaSide(run, address)
-    fake = FakeSide(run, str(release), kafka.clients.topic_ids)
-    playing = _Playing(fake, kafka, Pairs(run))
-    at = 0
+    kafka = KafkaSide(next_run(), address)
     try:
-        for at, step in enumerate(with_probes(history, release)):
-            playing.perform(step, at)
-    except _FoundError as found:
-        return Outcome(found.difference, found.at, playing.compared)
+        return _play(history, release, kafka)
     finally:
         if is_alone(history):
             kafka.accept_writes()
         kafka.close()
-    return Outcome(None, at, playing.compared)
+
+
+def play_recorded(history: History, recording: Recording) -> Outcome:
+    """Play a history on the fake cluster, and compare its answers with those that Kafka has given before."""
+    return _play(history, recording.release, RecordedSide(recording))[0]
+
+
+def _play(history: History, release: Release, kafka: KafkaSide | RecordedSide) -> tuple[Outcome, Recording]:
+    run = kafka.clients.run
+    fake = FakeSide(run, str(release), kafka.clients.topic_ids)
+    playing = _Playing(fake, kafka, Pairs(run))
+    at, difference = 0, None
+    try:
+        for at, step in enumerate(with_probes(history, release)):
+            playing.perform(step, at)
+    except _FoundError as found:
+        difference, at = found.difference, found.at
+    recording = Recording(run, release, playing.topics, tuple(playing.answers))
+    return Outcome(difference, at, playing.compared), recording
 
 
 class _Playing:
-    """A history while it is played."""
+    """A history while it is played.
 
-    def __init__(self, fake: FakeSide, kafka: KafkaSide, pairs: Pairs) -> None:
+    Attributes:
+        compared: How many answers were compared.
+        topics, answers: As in `Recording`.
+    """
+
+    def __init__(self, fake: FakeSide, kafka: KafkaSide | RecordedSide, pairs: Pairs) -> None:
         self.compared = 0
+        self.topics: dict[int, dict[str, bytes]] = {}
+        self.answers: list[Answer] = []
         self._fake, self._kafka, self._pairs = fake, kafka, pairs
         self._waiting: list[tuple[Sent, Sent]] = []
         self._pair_topics()
+        self._note_topics(0)
 
     def _pair_topics(self) -> None:
         for name, topic_id in self._fake.clients.topic_ids.items():
@@ -142,10 +169,11 @@ class _Playing:
         fake, kafka = self._fake, self._kafka
         end_ms = kafka.now_ms + step.wait_ms
         while kafka.now_ms < end_ms:
-            kafka.receive((end_ms - kafka.now_ms) / 1000) if self._waiting else time.sleep(step.wait_ms / 1000)
+            kafka.receive((end_ms - kafka.now_ms) / 1000)
         _checked(at, step, lambda: fake.advance_to(kafka.now_ms))
         if step.client:
             theirs = kafka.send(step, at)
+            self._note_topics(at)
             if step.api in _CHOOSES_IDS:
                 deadline_ms = kafka.now_ms + (_ANSWER_MS if step.api == "CreateTopics" else _GRACE_MS)
                 while not theirs.is_ended and kafka.now_ms < deadline_ms:
@@ -164,6 +192,22 @@ class _Playing:
                 self._waiting.append((ours, theirs))
         self._settle(step, at)
         self._compare(at)
+        self._note_topics(at + 1)
+
+    def _note_topics(self, at: int) -> None:
+        topics = self._kafka.clients.topic_ids
+        shown = {
+            name: each for name, each in topics.items() if name in SHARED_TOPICS or name.startswith(self._pairs.run)
+        }
+        if not self.topics or self.topics[max(self.topics)] != shown:
+            self.topics[at] = shown
+
+    def _recorded(self, theirs: Sent) -> Answer:
+        """Return an answer to keep, without what belongs to other histories."""
+        frame = theirs.answer
+        if theirs.response is not None and (own := self._pairs.own(theirs.response)) is not theirs.response:
+            frame = bytes(response_frame(own, theirs.step.version, 0)[_SIZE_BYTES:])
+        return Answer(theirs.number, theirs.answered_ms, frame)
 
     def _settle(self, step: Step, at: int) -> None:
         """Wait until the same requests are answered on both sides."""
@@ -196,6 +240,7 @@ class _Playing:
             self._kafka.wait_for_effects(theirs)
             self.compared += 1
             api = ours.step.api
+            self.answers.append(self._recorded(theirs))
             if ours.is_closed or theirs.is_closed:
                 if ours.is_closed != theirs.is_closed:
                     closes = ("closes", "answers") if ours.is_closed else ("answer", "closes")
@@ -230,6 +275,7 @@ class _Playing:
                 return difference
             theirs = again
             self._kafka.wait_for_effects(theirs)
+            self.answers[-1] = self._recorded(theirs)
         raise AssertionError
 
 

@@ -3,10 +3,11 @@
 python -m tests.histories.run --release 4.2 --seconds 30 --seed 1
 python -m tests.histories.run --fake --seconds 10
 python -m tests.histories.run --play FILE
+python -m tests.histories.run --keep FILE
 
 Kept histories, `kept/*.txt`, are played first: they were shrunk from differences that are mended.
-Known differences are in `known.txt`: a pattern of the kind, and the reason. A history ends at one of them.
-Exit status: 0, 1 if a difference is not known.
+Known differences are in `known.txt`: a pattern of the kind, and the reason. After a known difference, the rest of the
+history is not played. Exit status: 1 if a difference is not known or a kept history differs, else 0.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from fakebroker.protocol.releases import Release, release as parse_release
 from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.hash_order import have_no_order
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
-from tests.histories.play import Outcome, error_codes, play, play_on_fake
+from tests.histories.play import Outcome, error_codes, play, play_on_fake, record
 from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created, created_internal
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
@@ -278,6 +279,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--shrink-seconds", type=float, default=60)
     parser.add_argument("--fake", action="store_true")
     parser.add_argument("--play", type=Path)
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--report", type=Path)
     parser.add_argument("--bootstrap")
     parser.add_argument("--profiles", default=",".join(PROFILES))
@@ -298,13 +300,11 @@ def main(arguments: Sequence[str]) -> int:
                 with turns.turn(alone=is_alone(history)):
                     return play(history, release, address)
 
+            if options.keep is not None:
+                return keep(options.keep, release, address)
         if options.play is not None:
             outcome = play_once(from_text(options.play.read_text()))
-            print(
-                f"step {outcome.at}: {outcome.difference}"
-                if outcome.difference
-                else f"same: {outcome.compared} answers"
-            )
+            print(said(outcome))
             return int(outcome.difference is not None)
         differing = [each for each in kept() if show(each, play_once(from_text(each.read_text())))]
         runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
@@ -316,6 +316,21 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(runner.results.unknown or differing))
 
 
+def said(outcome: Outcome) -> str:
+    """Return an outcome as a line of text."""
+    return f"step {outcome.at}: {outcome.difference}" if outcome.difference else f"same: {outcome.compared} answers"
+
+
+def keep(path: Path, release: Release, address: tuple[str, int]) -> int:
+    """Play the history of a file. If nothing differs, add Kafka's answers to the file. Return the exit status."""
+    steps = "".join(f"{line}\n" for line in path.read_text().splitlines() if not line.startswith("="))
+    outcome, recording = record(from_text(steps), release, address)
+    print(said(outcome))
+    if outcome.difference is None:
+        path.write_text(steps + recording.text)
+    return int(outcome.difference is not None)
+
+
 def kept() -> list[Path]:
     """Return the files of the histories that are kept."""
     return sorted((Path(__file__).parent / "kept").glob("*.txt"))
@@ -325,7 +340,7 @@ def show(path: Path, outcome: Outcome) -> bool:
     """Print the difference of a kept history, if there is one, and return whether there is."""
     if outcome.difference is None:
         return False
-    print(f"{path.name}, step {outcome.at}: {outcome.difference}", flush=True)
+    print(f"{path.name}: {said(outcome)}", flush=True)
     return True
 
 

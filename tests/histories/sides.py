@@ -132,6 +132,7 @@ class Sent:
         response: The response; None while it waits, and if there will be none.
         is_closed: Whether its connection is closed.
         answered_ms: When it was answered, in milliseconds since the start of the history.
+        answer: The bytes of the response, without its size.
     """
 
     def __init__(self, step: Step, number: int, request: Message) -> None:
@@ -139,6 +140,7 @@ class Sent:
         self.response: Message | None = None
         self.is_closed = False
         self.answered_ms = 0.0
+        self.answer = b""
 
     @property
     def is_ended(self) -> bool:
@@ -155,7 +157,7 @@ class Sent:
     def receive(self, frame: bytes, clients: Clients, at_ms: float) -> None:
         """Decode the response, and let the client learn from it."""
         _, self.response = read_response(self.api.response, self.step.version, frame)
-        self.answered_ms = at_ms
+        self.answered_ms, self.answer = at_ms, frame
         clients[self.step.client].receive(self.request, self.response)
 
     @property

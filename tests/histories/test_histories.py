@@ -17,14 +17,20 @@ from tests.histories import play, sides
 from tests.histories.answers import Difference, Pairs
 from tests.histories.drawing import PROFILES, histories
 from tests.histories.history import History, Step, from_text, to_text
-from tests.histories.play import Outcome, play_on_fake
+from tests.histories.play import Outcome, play_on_fake, play_recorded
+from tests.histories.recording import parse
 from tests.histories.run import Turns, kept, known_kinds, shrunk
 from tests.support.soak import examples, soak
 
 
 @pytest.mark.parametrize("path", kept(), ids=lambda path: path.stem)
-def test_kept_history_raises_nothing(path: Path) -> None:
-    assert play_on_fake(from_text(path.read_text()), NEWEST).difference is None
+def test_kept_history_has_the_answers_of_kafka(path: Path) -> None:
+    history, recording = parse(path.read_text())
+
+    outcome = play_recorded(history, recording)
+
+    assert outcome.difference is None
+    assert outcome.compared == len(recording.answers) > 0
 
 
 @soak
