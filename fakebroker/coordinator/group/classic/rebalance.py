@@ -98,7 +98,9 @@ def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
         group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Groups.run_first_join`.
         return ErrorCode.NONE
     if delay_ms == 0:
-        return (yield from complete_join_phase(group, now_ms))
+        error = yield from complete_join_phase(group, now_ms)
+        # In Kafka a timer of 0 ms ends the delay: what fails there, such as the choice of a protocol, answers no join.
+        return ErrorCode.NONE if error is ErrorCode.UNKNOWN_SERVER_ERROR else error
     group.initial_delay_ms = delay_ms
     group.initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
     group.arm_join(delay_ms, now_ms)
