@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -233,6 +234,7 @@ class Runner:
 
 def report(results: Results, release: str, seconds: float) -> str:
     """Return what was found, as Markdown."""
+    duration = f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} s"
     played, requests = sum(results.histories.values()), sum(results.requests.values())
     lines = [
         "# Random histories",
@@ -241,7 +243,7 @@ def report(results: Results, release: str, seconds: float) -> str:
         "Each answer is compared, field by field.",
         "A history ends at its first difference.",
         "",
-        f"Apache Kafka {RELEASES.get(release, release)}, {seconds / 60:.0f} minutes: {played} histories, "
+        f"Apache Kafka {RELEASES.get(release, release)}, {duration}: {played} histories, "
         f"{requests} requests of {len(results.requests)} APIs, {results.answers} answers compared.",
         "",
         "| histories | number |",
@@ -275,7 +277,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--release", default="4.2")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--shrink-seconds", type=float, default=60)
     parser.add_argument("--fake", action="store_true")
     parser.add_argument("--play", type=Path)
@@ -306,7 +308,9 @@ def main(arguments: Sequence[str]) -> int:
             outcome = play_once(from_text(options.play.read_text()))
             print(said(outcome))
             return int(outcome.difference is not None)
-        differing = [each for each in kept() if show(each, play_once(from_text(each.read_text())))]
+        with ThreadPoolExecutor(options.threads) as pool:
+            outcomes = list(pool.map(play_once, [from_text(each.read_text()) for each in kept()]))
+        differing = [each for each, outcome in zip(kept(), outcomes, strict=True) if show(each, outcome)]
         runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
         runner.run(options.seed, options.threads, options.profiles.split(","))
     text = report(runner.results, options.release, options.seconds)
