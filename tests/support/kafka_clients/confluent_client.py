@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
 from typing import Any, TypeVar, cast
 
 import confluent_kafka
@@ -25,6 +27,11 @@ from tests.support.kafka_clients.client import (
 T = TypeVar("T")
 
 MAX_RECORDS = 500
+CLOSE_TIMEOUT_S = 60
+"""librdkafka waits so long for brokers at most (`socket.timeout.ms`)."""
+
+CLOSING = "librdkafka closes"
+"""The name of threads that close a consumer. One that is left has met a deadlock of librdkafka."""
 
 
 class ConfluentConsumer:
@@ -96,7 +103,19 @@ class ConfluentConsumer:
         return self.inner.get_watermark_offsets(TopicPartition(*place), timeout=CALL_TIMEOUT_S)
 
     def close(self) -> None:
-        self.inner.close()
+        """Close the consumer. If librdkafka deadlocks (its issue 5476), the consumer and its thread are left."""
+        closed: Future[None] = Future()
+
+        def close() -> None:
+            try:
+                self.inner.close()
+                closed.set_result(None)
+            except BaseException as error:
+                closed.set_exception(error)
+
+        Thread(target=close, name=CLOSING, daemon=True).start()
+        with suppress(TimeoutError):
+            closed.result(CLOSE_TIMEOUT_S)
 
     def _is_passing_error(self, message: confluent_kafka.Message) -> bool:
         error = message.error()
