@@ -54,7 +54,7 @@ conformance: $(STAMP) ## compare the transcripts with five releases of Apache Ka
 	$(BIN)/python -m tests.kafka.conformance $(if $(CHECK),--check $(CHECK))
 
 histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTORIES=3600; RELEASE=4.2; needs Java 17 and Maven)
-	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15,--release $(RELEASE) \
+	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15 --seed 1,--release $(RELEASE) \
 		--seconds $(HISTORIES) --report scenarios/histories.md)
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample, the endurance run (half an hour, ENDURANCE=1800), and random histories (an hour)

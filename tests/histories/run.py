@@ -232,7 +232,7 @@ class Runner:
                 self.results.found[difference.kind].history = shorter
 
 
-def report(results: Results, release: str, seconds: float) -> str:
+def report(results: Results, release: str, seconds: float, seed: int) -> str:
     """Return what was found, as Markdown."""
     duration = f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} s"
     played, requests = sum(results.histories.values()), sum(results.requests.values())
@@ -243,7 +243,7 @@ def report(results: Results, release: str, seconds: float) -> str:
         "Each answer is compared, field by field.",
         "A history ends at its first difference.",
         "",
-        f"Apache Kafka {RELEASES.get(release, release)}, {duration}: {played} histories, "
+        f"Apache Kafka {RELEASES.get(release, release)}, {duration}, seed {seed}: {played} histories, "
         f"{requests} requests of {len(results.requests)} APIs, {results.answers} answers compared.",
         "",
         "| histories | number |",
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.histories.run")
     parser.add_argument("--release", default="4.2")
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="another one each time by default")
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--shrink-seconds", type=float, default=60)
     parser.add_argument("--fake", action="store_true")
@@ -287,6 +287,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--profiles", default=",".join(PROFILES))
     options = parser.parse_args(arguments)
     release = parse_release(options.release)
+    seed = int(time.time()) if options.seed is None else options.seed
     with ExitStack() as stack:
         if options.fake:
             play_once: Player = partial(play_on_fake, release=release)
@@ -312,8 +313,8 @@ def main(arguments: Sequence[str]) -> int:
             outcomes = list(pool.map(play_once, [from_text(each.read_text()) for each in kept()]))
         differing = [each for each, outcome in zip(kept(), outcomes, strict=True) if show(each, outcome)]
         runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
-        runner.run(options.seed, options.threads, options.profiles.split(","))
-    text = report(runner.results, options.release, options.seconds)
+        runner.run(seed, options.threads, options.profiles.split(","))
+    text = report(runner.results, options.release, options.seconds, seed)
     if options.report is not None:
         options.report.write_text(text)
     print(text, end="")
