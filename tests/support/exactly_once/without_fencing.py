@@ -19,7 +19,8 @@ def disable_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("add_partitions", "end"):
         monkeypatch.setattr(TransactionCoordinator, name, _in_current_epoch(name))
     monkeypatch.setattr(Verification, "error_of_epoch", lambda *arguments: ErrorCode.NONE)
-    monkeypatch.setattr(producer_state, "_check_next", lambda batch, producer: None)
+    for name in ("_check_epoch", "_check_next"):
+        monkeypatch.setattr(producer_state, name, lambda batch, producer: None)
     append_error = Cluster._append_error
 
     def without_epochs(*arguments: Any) -> ErrorCode:
