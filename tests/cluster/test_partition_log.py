@@ -45,6 +45,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.retention_bytes = retention_bytes
         self.log = PartitionLog(retention_bytes)
         self.kept: list[RecordBatch] = []
+        self.deleted: list[RecordBatch] = []  # By DeleteRecords, from a segment that still has them.
         self.start_offset = self.end_offset = self.leader_epoch = 0
 
     @rule(
@@ -68,6 +69,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.end_offset += len(timestamps_ms)
         while 0 <= self.retention_bytes < sum(batch.size_bytes for batch in self.kept) and len(self.kept) > 1:
             self.kept.pop(0)
+            self.deleted = []
             self.start_offset = self.kept[0].base_offset
 
     @rule(data=st.data())
@@ -75,6 +77,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(0, self.end_offset))
         self.log.truncate_before(offset)
         self.start_offset = max(self.start_offset, offset)
+        self.deleted += [batch for batch in self.kept if batch.last_offset < self.start_offset]
         self.kept = [batch for batch in self.kept if batch.last_offset >= self.start_offset]
 
     @rule(data=st.data(), max_bytes=st.integers(0, 500), at_least_one=st.booleans())
@@ -99,12 +102,12 @@ class PartitionLogMachine(RuleBasedStateMachine):
         ]
         assert self.log.offset_for_timestamp(timestamp_ms) == (candidates[0] if candidates else None)
 
-    @precondition(lambda self: self.kept)
+    @precondition(lambda self: self.kept or self.deleted)
     @rule()
     def max_timestamp(self) -> None:
         records = [
             (record.offset, record.timestamp_ms, batch.partition_leader_epoch)
-            for batch in self.kept
+            for batch in [*self.deleted, *self.kept]
             for record in decode_records(batch)
         ]
         latest_ms = max(timestamp_ms for _, timestamp_ms, _ in records)

@@ -147,6 +147,7 @@ class PartitionLog:
         "_batches",
         "_cleaner",
         "_compactor",
+        "_deleted_max",
         "_head",
         "_retention_bytes",
         "before_read",
@@ -169,6 +170,7 @@ class PartitionLog:
         self._compactor = compactor
         self._cleaner: Cleaner | None = None
         self._retention_bytes = retention_bytes
+        self._deleted_max: TimestampAndOffset | None = None
         # Batches before `_head` have been dropped. They are removed from the list when they outnumber the others, which
         # takes constant time per append on average. A list, unlike a deque, can be bisected. The compactor has the
         # older batches of a compacted log.
@@ -284,17 +286,14 @@ class PartitionLog:
     def max_timestamp(self) -> TimestampAndOffset | None:
         """Return the first record with the largest timestamp, or None if there is no record (KIP-734).
 
-        Like Kafka, it relies on the maximum timestamp in the batch header, and may return a record before a log start
-        offset that is inside the batch.
+        Like Kafka, it relies on the maximum timestamp in the batch header, and may return a record before the log start
+        offset: DeleteRecords leaves it in its segment.
         """
         with_records = (batch for batch in self._live() if batch.record_count)
         batch = max(with_records, key=attrgetter("max_timestamp_ms"), default=None)
-        if batch is None:
-            return None
-        for record in iterate_records(batch):
-            if record.timestamp_ms == batch.max_timestamp_ms:
-                return TimestampAndOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
-        return None
+        found = None if batch is None else _first_newest(batch)
+        deleted = self._deleted_max
+        return deleted if deleted and (found is None or deleted.timestamp_ms >= found.timestamp_ms) else found
 
     def retain(self, retention_bytes: int) -> None:
         """Set the number of bytes to keep, and drop the oldest batches accordingly. Does not affect a compacted log."""
@@ -355,8 +354,14 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             return
         self._require_in_range(offset)
+        newest = self._deleted_max
         while self._head < len(self._batches) and self._batches[self._head].last_offset < offset:
+            batch = self._batches[self._head]
+            found = _first_newest(batch) if batch.record_count else None
+            if found and (newest is None or found.timestamp_ms > newest.timestamp_ms):
+                newest = found
             self._drop_oldest()
+        self._deleted_max = newest
         self._move_start(offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -412,6 +417,7 @@ class PartitionLog:
     def _drop_oldest(self) -> None:
         self.size_bytes -= self._batches[self._head].size_bytes
         self._head += 1
+        self._deleted_max = None  # Retention removes segments, with deleted records in them.
         if self._head * 2 > len(self._batches):
             del self._batches[: self._head]
             self._head = 0
@@ -422,3 +428,11 @@ class PartitionLog:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.producers.forget_aborted(offset)
+
+
+def _first_newest(batch: RecordBatch) -> TimestampAndOffset | None:
+    """Return the first record with the largest timestamp of a batch."""
+    for record in iterate_records(batch):
+        if record.timestamp_ms == batch.max_timestamp_ms:
+            return TimestampAndOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
+    return None
