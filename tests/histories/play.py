@@ -134,6 +134,8 @@ def _play(history: History, release: Release, kafka: KafkaSide | RecordedSide) -
             playing.perform(step, at)
     except _FoundError as found:
         difference, at = found.difference, found.at
+        if is_alone(history):
+            difference = difference._replace(kind=f"log refuses: {difference.kind}")
     recording = Recording(run, release, playing.topics, tuple(playing.answers))
     return Outcome(difference, at, playing.compared), recording
 
