@@ -197,7 +197,12 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """The offset before which all transactions have ended, at most the high watermark (KIP-98)."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else max(self.log_start_offset, unstable)
+        if unstable is None:
+            return self.high_watermark
+        if unstable >= self.log_start_offset:
+            return unstable
+        # The start of the batch with the log start offset (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
+        return next((batch.base_offset for batch in self._batches[self._head : self._head + 1]), self.log_start_offset)
 
     def append(self, batch: bytes, leader_epoch: int) -> int:
         """Append one batch. It is not validated. Its base offset and leader epoch are overwritten.
