@@ -440,9 +440,13 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
         holder = member_id if member_id != step.member.member_id else _target_holder(step)
         topic_ids = ids[member.subscribed_topic_names, member.subscribed_topic_regex]
         specs[member_id] = MemberSpec(member.instance_id, topic_ids, step.group.target.get(holder, NO_PARTITIONS))
-    # Kafka takes the subscriptions before the heartbeat if it does not raise the group epoch. Then a member that joins
-    # without topics may be assigned partitions, which no member gets until the next epoch.
-    return GroupSpec(specs, counts, step.subscriptions.is_homogeneous(len(members)))
+    # A heartbeat that cannot raise the group epoch takes the type of subscription from before. Then `uniform` gives all
+    # members the topics of the first one, also a member that joins without topics.
+    group = step.group
+    subscriptions, size = (
+        (step.subscriptions, len(members)) if step.checks_metadata else (group.subscriptions, len(group.members))
+    )
+    return GroupSpec(specs, counts, subscriptions.is_homogeneous(size))
 
 
 def _assignor(step: Step) -> Assignor:
