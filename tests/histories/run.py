@@ -162,8 +162,6 @@ class Runner:
             thread.start()
         for thread in running:
             thread.join()
-        if self.failure is not None:
-            raise self.failure
 
     def _search(self, seed: int, profiles: Sequence[str]) -> None:
         try:
@@ -318,6 +316,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.report is not None:
         options.report.write_text(text)
     print(text, end="")
+    if runner.failure is not None:
+        raise runner.failure
     return int(bool(runner.results.unknown or differing))
 
 

@@ -31,6 +31,7 @@ from tests.histories.history import SHARED_TOPICS, Clients, Fields, Step
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, ClusterHarnessEnvironment
 
 _SIZE = struct.Struct(">i")
+_BASE64_UUID_LENGTH = 22
 _ANSWER_S = 15
 _APPLIED_S = 0.05
 """After this time a broker has applied what the controller has decided."""
@@ -271,9 +272,9 @@ def chosen_ids(sent: Sent, topic_ids: Mapping[str, bytes]) -> list[bytes]:
             member_id = response.member_id or ""
             if asked.member_id or not member_id:
                 return []
-            if member_id[-36:].count("-") == 4:
-                return [uuid.UUID(member_id[-36:]).bytes]
-            return [base64.urlsafe_b64decode(f"{member_id}==")]
+            if len(member_id) == _BASE64_UUID_LENGTH:
+                return [base64.urlsafe_b64decode(f"{member_id}==")]
+            return [uuid.UUID(member_id[-36:]).bytes]
     return []
 
 
