@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member of a consumer group joins, stays or leaves (KIP-848)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, topic_error
@@ -95,12 +95,16 @@ def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: 
     )
 
 
-def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:
-    def may_describe(topic: str) -> bool:
-        return not topic_error(cluster, call, AclOperation.DESCRIBE, topic)
+def may_describe(cluster: "Cluster", call: Call) -> Callable[[str], bool] | None:
+    """Return whether the client may describe a topic; None if it may describe all."""
+    if cluster.acls is None:
+        return None
+    return lambda topic: not topic_error(cluster, call, AclOperation.DESCRIBE, topic)
 
+
+def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:
     heartbeat = heartbeat_of(call.request, call.client_id, call.peer.client_host)
-    heartbeat.may_describe = None if cluster.acls is None else may_describe
+    heartbeat.may_describe = may_describe(cluster, call)
     heartbeat.requires_member_id = call.api_version >= 1
     return heartbeat
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, refusal
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.consumer_group_heartbeat import may_describe
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
@@ -54,6 +55,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         _protocols(request.protocols),
         call.api_version >= 4,
         call.api_version >= 9,
+        may_describe(cluster, call),
     )
     call.broker.coordinator.join_group(request.group_id, join, call, now_ms)
     return None

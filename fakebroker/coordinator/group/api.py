@@ -3,6 +3,8 @@
 Does not depend on wire formats or API versions: differences between versions are flags, or fields that may be `None`.
 """
 
+from collections.abc import Callable, Collection
+
 import msgspec
 
 from fakebroker.errors import ErrorCode
@@ -20,6 +22,7 @@ class JoinGroup(msgspec.Struct, frozen=True):
             has to join again with this id (KIP-394; versions 4 and up).
         supports_skip_assignment: Whether a static leader that is replaced in a stable group is returned as the leader,
             with `skip_assignment` set (KIP-814; versions 9 and up).
+        may_describe: As in `ConsumerGroupHeartbeat`.
     """
 
     member_id: str
@@ -32,6 +35,7 @@ class JoinGroup(msgspec.Struct, frozen=True):
     protocols: tuple[tuple[str, bytes], ...]
     requires_member_id: bool
     supports_skip_assignment: bool
+    may_describe: Callable[[str], bool] | None = None
 
 
 class JoinedMember(msgspec.Struct, frozen=True):
@@ -43,7 +47,11 @@ class JoinedMember(msgspec.Struct, frozen=True):
 
 
 class JoinResult(msgspec.Struct):
-    """The result of a JoinGroup. Only the leader's result has `members`."""
+    """The result of a JoinGroup. Only the leader's result has `members`.
+
+    Attributes:
+        regexes_to_resolve: As in `HeartbeatResult`, if the group is a consumer group.
+    """
 
     error: ErrorCode
     generation_id: int = -1
@@ -53,6 +61,7 @@ class JoinResult(msgspec.Struct):
     member_id: str = ""
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
+    regexes_to_resolve: Collection[str] = ()
 
 
 class SyncGroup(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from fakebroker.coordinator.group.api import Answer, ItemResults, JoinGroup, SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import Answer, ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic import join
 from fakebroker.coordinator.group.classic.leave import leave
 from fakebroker.coordinator.group.classic.member import Member
@@ -194,8 +194,14 @@ class Coordinator:
             if former is not None and rejection.error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.groups.forget_empty(former, now_ms)
         elif former is not None and former.members:
-            procedure = self.groups.consumer.join(former, request, now_ms)
-            self.groups.run_consumer_group(former, procedure, now_ms, partial(self.answer, token))
+            consumer_group = former
+
+            def complete(result: JoinResult) -> None:
+                self.answer(token, result)
+                self._resolve(consumer_group, result.regexes_to_resolve, request.may_describe, now_ms)
+
+            procedure = self.groups.consumer.join(consumer_group, request, now_ms)
+            self.groups.run_consumer_group(consumer_group, procedure, now_ms, complete)
         elif group is not None:
             extended = group.extension.join(request, token, now_ms, self.new_uuid)
             self.groups.run(group, extended or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
@@ -359,12 +365,22 @@ class Coordinator:
         def complete(result: HeartbeatResult) -> None:
             self.groups.schedule_offset_expiry(group.partition, now_ms)
             done(result)
-            if regexes := result.regexes_to_resolve:
-                resolution = self.groups.consumer.resolve(group, regexes, request.may_describe, now_ms)
-                run = partial(self.groups.run_consumer_group, group, resolution, now_ms)
-                self._runtime.submit_to(group.partition, run)
+            self._resolve(group, result.regexes_to_resolve, request.may_describe, now_ms)
 
         self.groups.run_consumer_group(group, handle(), now_ms, complete)
+
+    def _resolve(
+        self,
+        group: ConsumerGroup,
+        regexes: Collection[str],
+        may_describe: Callable[[str], bool] | None,
+        now_ms: float,
+    ) -> None:
+        """Resolve regular expressions, if there are any, in a step after the request that causes it."""
+        if regexes:
+            resolution = self.groups.consumer.resolve(group, regexes, may_describe, now_ms)
+            run = partial(self.groups.run_consumer_group, group, resolution, now_ms)
+            self._runtime.submit_to(group.partition, run)
 
     # Deleting groups
 

@@ -383,7 +383,7 @@ class ConsumerGroups:
                 group.arm_sync(join.member.member_id, now_ms + request.rebalance_timeout_ms)
         except HeartbeatError as error:
             return JoinResult(error.error)
-        return classic_members.join_result(join.member)
+        return classic_members.join_result(join.member, join.outcome.result.regexes_to_resolve)
 
     def _downgrade_by(
         self, group: ConsumerGroup, join: classic_members.Join, replaced: ConsumerGroupMember, now_ms: float

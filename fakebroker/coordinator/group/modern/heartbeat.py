@@ -167,7 +167,7 @@ def heartbeat(
         former = _static_member(group, member_id, request.instance_id, request, records)
     step = begin(group, request, context, former, records)
     outcome = reconcile(step, *update_target(step))
-    outcome.result.regexes_to_resolve = _regexes_to_resolve(step)
+    outcome.result.regexes_to_resolve = regexes_to_resolve(step)
     if outcome.records:
         outcome.cause = cause_of(step)
     return outcome
@@ -340,7 +340,7 @@ def _change_regex(step: Step) -> None:
             raise HeartbeatError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
-def _regexes_to_resolve(step: Step) -> Collection[str]:
+def regexes_to_resolve(step: Step) -> Collection[str]:
     """Return the regular expressions of the group after this heartbeat, if they are to be resolved now."""
     if step.group.is_resolving:
         return ()

@@ -6,7 +6,7 @@ generation is its member epoch. The coordinator assigns, so no member leads. Ord
 `classicGroupHeartbeatToConsumerGroup`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
@@ -84,6 +84,7 @@ def join(
     step = heartbeat.begin(group, report, context, former, records)
     if not may_downgrade or not _is_last_consumer(group, replaced):
         outcome = heartbeat.reconcile(step, *heartbeat.update_target(step))
+        outcome.result.regexes_to_resolve = heartbeat.regexes_to_resolve(step)  # KAFKA-19720
         outcome.cause = heartbeat.cause_of(step)
         return Join(outcome, outcome.member or step.member, None, step.subscription_changed)
     if step.subscription_changed:  # The classic group rebalances.
@@ -146,7 +147,7 @@ def _is_last_consumer(group: ConsumerGroup, member: ConsumerGroupMember | None) 
     return member is not None and member.classic is None and group.classic_count == len(group.members) - 1
 
 
-def join_result(member: ConsumerGroupMember) -> JoinResult:
+def join_result(member: ConsumerGroupMember, regexes_to_resolve: Collection[str]) -> JoinResult:
     """Return the result of a member that has joined: it has no leader."""
     assert member.classic is not None
     return JoinResult(
@@ -155,6 +156,7 @@ def join_result(member: ConsumerGroupMember) -> JoinResult:
         CONSUMER_PROTOCOL_TYPE,
         member.classic.protocols[0][0],
         member_id=member.member_id,
+        regexes_to_resolve=regexes_to_resolve,
     )
 
 
