@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
@@ -202,13 +203,32 @@ def test_each_of_many_groups_has_its_own_result() -> None:
     assert {group.error_code for group in response.groups} == {0, 16}
 
 
-def test_version_1_returns_no_topics_for_an_error_of_the_group() -> None:
-    harness = ClusterHarness(brokers=2)
-    other = 2 - partition_for("g", 2) % 2
-    topics = [OffsetFetchRequestTopic(name="news", partition_indexes=[0])]
-    request = OffsetFetchRequest(group_id="g", topics=topics)
-    assert harness.ask(request, 1, broker=other).topics == []
-    assert harness.ask(request, 2, broker=other).error_code == ErrorCode.NOT_COORDINATOR
+def test_in_version_1_each_partition_has_the_error_of_the_group(subtests: pytest.Subtests) -> None:
+    """A client takes a partition without an error for one without an offset, and reads it from the beginning."""
+    topics = [("news", [0, 1, 0]), ("missing", [7])]
+    old, new = 1 + partition_for("g", 2) % 2, 2 - partition_for("g", 2) % 2
+
+    def rows(error: ErrorCode) -> list[tuple[str, list[tuple[int, int, int]]]]:
+        return [(name, [(index, -1, error) for index in indexes]) for name, indexes in topics]
+
+    def fetched(harness: ClusterHarness, broker: int) -> list[tuple[str, list[tuple[int, int, int]]]]:
+        asked = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics]
+        response = harness.ask(OffsetFetchRequest(group_id="g", topics=asked), 1, broker=broker)
+        return [
+            (topic.name, [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions])
+            for topic in response.topics
+        ]
+
+    for release, is_lost in [("3.4", False), ("3.5", True), ("3.8", True), ("3.9", False), ("4.0", False)]:
+        with subtests.test(release=release):
+            harness = ClusterHarness(brokers=2, as_version=release)
+            assert fetched(harness, new) == ([] if is_lost else rows(ErrorCode.NOT_COORDINATOR))
+            partition = harness.cluster.offsets_partition_of("g")
+            harness.cluster.controller.set_leader(partition, new, harness.now_ms, Failover(load_ms=None))
+            assert fetched(harness, old) == ([] if is_lost else rows(ErrorCode.NOT_COORDINATOR))
+            assert fetched(harness, new) == ([] if is_lost else rows(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            harness.cluster.controller.finish_loading(harness.now_ms)
+            assert fetched(harness, new) == rows(ErrorCode.NONE)
 
 
 def test_partitions_of_an_unknown_topic_id_have_an_error_each() -> None:

@@ -22,6 +22,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.types import unsigned_varint
 from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import TopicPartition
@@ -35,6 +36,10 @@ _NO_THROTTLE_TIME, _NO_ERROR, _NO_TAGS, _NO_TOPICS = bytes(4), bytes(2), bytes(1
 _INDEX, _ROW, _INT16 = struct.Struct(">i"), struct.Struct(">iqiBhB"), struct.Struct(">h")
 # A request with one group, whose id is empty, before and after its topics.
 _ONE_GROUP, _AFTER_TOPICS = unsigned_varint(2) + unsigned_varint(1), _NO_TAGS + bytes(1) + _NO_TAGS
+
+# In Kafka 3.5 to 3.8, version 1 loses an error of the group: the list of topics is empty (KAFKA-19246, KAFKA-19439). A
+# release stands for its newest patch, and 3.9.2 and 4.0.2 are mended.
+_FIRST_RELEASE_THAT_LOSES_ERRORS, _FIXED_RELEASE = Release(3, 5), Release(3, 9)
 
 _UNSTABLE = CommittedOffset(offset=-1, commit_timestamp_ms=-1)
 """The offset for a partition with pending offsets, if a request requires stable ones (KIP-447)."""
@@ -61,7 +66,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse
         hidden = partial(topic_error, cluster, call, AclOperation.DESCRIBE)
         return _single(_refused(request, lambda name: hidden(name) or unsupported))
     if call.api_version < 8:
-        return _single(_fetch(cluster, call, _as_group(request)))
+        group = _fetch(cluster, call, _as_group(request))
+        loses_errors = _FIRST_RELEASE_THAT_LOSES_ERRORS <= call.broker.release < _FIXED_RELEASE
+        if call.api_version < _FIRST_VERSION_OF_TOP_LEVEL_ERRORS and group.error_code and not loses_errors:
+            error = ErrorCode(group.error_code)
+            group = _refused(request, lambda name: error)
+        return _single(group)
     return OffsetFetchResponse(groups=[_fetch(cluster, call, group) for group in request.groups])
 
 
@@ -162,7 +172,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _single(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """Return the response in versions 0-7. In version 1 an error of the group appears as an empty list of topics."""
+    """Return the response in versions 0-7."""
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
