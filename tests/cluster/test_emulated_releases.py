@@ -8,7 +8,7 @@ from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.emulation import Broker, EmulatedRelease, emulated_releases
 from fakebroker.errors import ConfigError, ErrorCode, ProtocolError
 from fakebroker.protocol.frames import FrameBuffer, request_frame
-from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
@@ -142,12 +142,14 @@ def test_requests_of_unsupported_versions_and_apis_are_not_read() -> None:
     assert read(harness, ListGroupsRequest(), 1).api_version == 1
 
 
-def test_an_unsupported_version_of_api_versions_gets_the_supported_ones_since_2_4(subtests: pytest.Subtests) -> None:
+def test_an_unsupported_version_of_api_versions_gets_its_supported_ones_since_2_4(subtests: pytest.Subtests) -> None:
     for as_version, has_versions in [("2.3", False), ("2.4", True), (None, True)]:
         with subtests.test(as_version=as_version):
             harness = ClusterHarness(as_version=as_version)
-            last = harness.cluster.brokers[1].versions[ApiVersionsRequest.API_KEY].last
-            call = Call(harness.peer(), API_BY_NAME["ApiVersions"], last + 1, 1, "client", ApiVersionsRequest(), 0)
+            key = ApiVersionsRequest.API_KEY
+            ours = harness.cluster.brokers[1].versions[key]
+            call = Call(harness.peer(), API_BY_NAME["ApiVersions"], ours.last + 1, 1, "client", ApiVersionsRequest(), 0)
             assert harness.cluster.handle(call, harness.now_ms)
             assert (call.response_version, call.response.error_code) == (0, ErrorCode.UNSUPPORTED_VERSION)
-            assert bool(call.response.api_keys) is has_versions
+            own = ApiVersion(api_key=key, min_version=ours.first, max_version=ours.last)
+            assert call.response.api_keys == ([own] if has_versions else [])

@@ -1,6 +1,6 @@
 """ApiVersions: the supported versions of all APIs, and features. A request of a newer version gets UNSUPPORTED_VERSION.
 
-The response with this error has version 0. Since Kafka 2.4 it contains the supported versions (KIP-511).
+The response with this error has version 0. Since Kafka 2.4 it contains the supported versions of ApiVersions (KIP-511).
 """
 
 import re
@@ -43,15 +43,15 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse
         call.peer.software = (call.request.client_software_name, call.request.client_software_version)
     if not call.is_supported:
         call.response_version = 0  # All clients can read it.
-        if call.broker.release < KIP_511:
-            return ApiVersionsResponse(error_code=error, api_keys=[])
+        own = [_reported(call.api.key, call.broker.versions[call.api.key])] if call.broker.release >= KIP_511 else []
+        return ApiVersionsResponse(error_code=error, api_keys=own)
     ranges = [
         _reported(key, versions)
         for key, versions in call.broker.versions.items()
         if key not in _TELEMETRY_KEYS or _has_subscription(cluster)
     ]
     response = ApiVersionsResponse(error_code=error, api_keys=ranges)
-    if call.broker.release >= KIP_584 and call.is_supported and call.api_version >= 3:
+    if call.broker.release >= KIP_584 and call.api_version >= 3:
         _add_features(cluster, call, response)
     return response
 
