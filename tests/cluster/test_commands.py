@@ -282,6 +282,79 @@ def test_failover_options_at_their_limits(commands: ClusterCommands) -> None:
     commands.rolling_restart(load_ms=None, lose_tail=10**12)
 
 
+def test_failover_options_without_effect_are_errors(commands: ClusterCommands, harness: ClusterHarness) -> None:
+    commands.stop_broker(3)
+    old_stops = "zombie=True: expected false, because the old coordinator stops"
+    none_loads = "expected no such option, because there is no new coordinator that loads"
+    is_down = "expected no such option, because broker 3 is down and stays down"
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("stop_broker", {"node_id": 1, "zombie": True}, old_stops),
+        ("restart_broker", {"node_id": 1, "zombie": True}, old_stops),
+        ("rolling_restart", {"zombie": True}, old_stops),
+        ("remove_broker", {"node_id": 1, "zombie": True}, old_stops),
+        ("upgrade_broker", {"node_id": 1, "as_version": None, "zombie": True}, old_stops),
+        ("upgrade_broker", {"node_id": 3, "as_version": "3.9", "lose_tail": 1}, f"lose_tail=1: {is_down}"),
+        ("stop_broker", {"node_id": 1, "elect": False, "load_ms": None}, f"load_ms=None: {none_loads}"),
+        ("move_coordinator", {"group_id": "g", "to": None, "load_ms": 0.5}, f"load_ms=0.5: {none_loads}"),
+        ("move_offsets_partition", {"partition": 0, "to": None, "load_fails": True}, f"load_fails=True: {none_loads}"),
+    ]
+
+    def state() -> list[tuple[bool, int]]:
+        brokers = harness.cluster.brokers.values()
+        return [(each.up, len(harness.cluster.topics.led_by(each.node_id))) for each in brokers]
+
+    before = state()
+    for name, arguments, message in calls:
+        with pytest.raises(ConfigError) as raised:
+            getattr(commands, name)(**arguments)
+        assert str(raised.value) == message, name
+        assert state() == before
+
+
+def test_records_of_topics_that_are_not_internal_cannot_be_lost(
+    commands: ClusterCommands, harness: ClusterHarness
+) -> None:
+    """The options apply to the logs of coordinators, so that a command that would keep other records is refused."""
+    leader = harness.partition(0, "orders").leader_id
+    other = leader % 3 + 1
+    commands.stop_broker(leader, lose_tail=2)  # All topics are empty.
+    commands.start_broker(leader)
+    commands.elect_preferred()
+    commands.produce("orders", ["a", "b", "c"], partition=0)
+    stop: dict[str, Any] = {"node_id": leader}
+    options: list[dict[str, Any]] = [{"lose_tail": 2}, {"lose_all": True}]
+    for option in options:
+        ((field, value),) = option.items()
+        for name, arguments in [
+            ("stop_broker", stop),
+            ("stop_broker", {**stop, "elect": False}),
+            ("restart_broker", stop),
+            ("rolling_restart", {}),
+            ("upgrade_broker", {**stop, "as_version": None}),
+            ("remove_broker", stop),
+        ]:
+            with pytest.raises(ConfigError) as raised:
+                getattr(commands, name)(**arguments, **option)
+            assert str(raised.value) == (
+                f"{field}={value}: expected no such option, because orders-0 gets another leader and its records "
+                "cannot be lost; move_coordinator and move_transaction_coordinator lose those of a coordinator"
+            )
+            assert harness.cluster.brokers[leader].up, name
+    commands.stop_broker(other, lose_tail=2)
+    commands.start_broker(other, lose_tail=2)
+    commands.stop_broker(leader)
+    commands.start_broker(leader)
+    assert harness.partition(0, "orders").leader_id != leader
+    with pytest.raises(ConfigError, match=r"^lose_tail=2: expected no such option, because orders-0 "):
+        commands.elect_preferred(lose_tail=2)
+    commands.elect_preferred()
+    commands.stop_broker(leader, elect=False)
+    with pytest.raises(ConfigError, match=r"^lose_tail=2: expected no such option, because orders-0 "):
+        commands.start_broker(leader, lose_tail=2)
+    assert not harness.cluster.brokers[leader].up
+    assert harness.partition(0, "orders").log.log_end_offset == 3
+
+
 def test_errors_suggest_the_nearest_name(commands: ClusterCommands) -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'stop_broker'\?$"):
         perform(commands, {"do": "stop_brokr", "node_id": 1})

@@ -305,7 +305,9 @@ def found_errors(call: Call) -> list[ErrorCode]:
 
 @with_each_member(JAVA, FRANZ_GO, SARAMA)
 def test_the_log_of_the_group_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id, lose_all=True)
+    old = fake_cluster.coordinator_of("g").node_id
+    fake_cluster.move_coordinator("g", to=old % 3 + 1, lose_all=True)
+    fake_cluster.stop_broker(old)
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.offsets("g") == {}
     poll_until(fake_cluster, "a new group", lambda _: is_shared(fake_cluster, pair), *pair)

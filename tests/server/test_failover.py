@@ -121,7 +121,7 @@ def test_two_zombies_in_a_row(fake_cluster: FakeCluster, is_removed: bool) -> No
     if is_removed:
         fake_cluster.move_coordinator("g", to=2)
         fake_cluster.move_coordinator("g", to=3, zombie=True)
-        fake_cluster.remove_broker(3, zombie=True)
+        fake_cluster.remove_broker(3)
         zombies, home = [2], 1
     else:
         fake_cluster.move_coordinator("g", to=2, zombie=True)

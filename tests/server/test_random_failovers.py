@@ -258,7 +258,15 @@ class RandomCommands:
             calls.append((2, ("restore", (self.snapshot[0],), {})))
         if all(each in state.up for each in (1, 2, 3)):
             calls.append((1, ("reset", (), {})))
-        return random.choices([call for _, call in calls], [weight for weight, _ in calls])[0]
+        name, arguments, options = random.choices([call for _, call in calls], [weight for weight, _ in calls])[0]
+        without_effect: set[str] = set()
+        if name in ("stop_broker", "restart_broker", "rolling_restart", "upgrade_broker", "remove_broker"):
+            without_effect = {"zombie"}
+        if name == "upgrade_broker" and arguments[0] in down:
+            without_effect = set(how)
+        elif arguments[-1:] == (None,) or not options.get("elect", True):
+            without_effect |= {"load_ms", "load_fails"}
+        return name, arguments, {option: value for option, value in options.items() if option not in without_effect}
 
     def random_options(self) -> Options:
         choices: dict[str, list[Any]] = {

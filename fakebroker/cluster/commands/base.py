@@ -1,13 +1,16 @@
 """What all commands share: the cluster that they change, and the environment with side effects and time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.environment import Environment
 from fakebroker.cluster.emulation import Broker
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.topic_partition import format_partitions
 
 T = TypeVar("T")
 
@@ -69,3 +72,35 @@ class CommandsBase:
             state = "up" if up else "down"
             raise ConfigError.of(field, node_id, f"a broker that is {state}: {one_of(others, none='there is none')}")
         return broker
+
+    def _check_failover(
+        self, how: Failover, partitions: Iterable[Partition], *, stops: bool = False, has_successor: bool = True
+    ) -> None:
+        """Check that no option of a failover would be ignored, before anything changes.
+
+        Args:
+            how: The options.
+            partitions: The partitions whose leaders change.
+            stops: Whether the old coordinator stops.
+            has_successor: Whether there may be a new coordinator.
+
+        Raises:
+            ConfigError: An option would have no effect.
+        """
+        if stops and how.zombie:
+            raise ConfigError.of("zombie", value=True, expected="false, because the old coordinator stops")
+        if not has_successor:
+            for name, value in (("load_ms", how.load_ms), ("load_fails", how.load_fails)):
+                if value != 0:
+                    raise ConfigError.of(name, value, "no such option, because there is no new coordinator that loads")
+        name = "lose_all" if how.lose_all else "lose_tail"
+        if lost := getattr(how, name):
+            for each in partitions:
+                # Only logs of internal topics are truncated.
+                if not each.topic.is_internal and each.log.log_end_offset > each.log.log_start_offset:
+                    kept = format_partitions([(each.topic.name, each.index)])
+                    expected = (
+                        f"no such option, because {kept} gets another leader and its records cannot be lost; "
+                        "move_coordinator and move_transaction_coordinator lose those of a coordinator"
+                    )
+                    raise ConfigError.of(name, lost, expected)

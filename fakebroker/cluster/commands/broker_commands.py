@@ -13,6 +13,7 @@ from fakebroker.cluster.commands.environment import Accept
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
+from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.validation import Seconds
 
@@ -32,12 +33,13 @@ class BrokerCommands(CommandsBase):
             how: Options of the failover to other brokers; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker does not exist or is down already, or an option is out of range.
+            ConfigError: The broker does not exist or is down already, or an option is out of range or without effect.
         """
         options = Failover(**how)
 
         def stop() -> None:
             broker = self._broker(node_id, up=True)
+            self._check_failover(options, self._cluster.topics.led_by(node_id), stops=True, has_successor=elect)
             self._environment.close_listener(broker, keep_port=True)
             self._cluster.controller.stop_broker(broker, self._now_ms(), options, elect=elect)
 
@@ -62,12 +64,14 @@ class BrokerCommands(CommandsBase):
             how: Options of the failover of coordinators; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker does not exist or is up already, or an option is out of range.
+            ConfigError: The broker does not exist or is up already, or an option is out of range or without effect.
         """
         options = Failover(**how)
 
         def start() -> None:
             broker = self._broker(node_id, up=False)
+            leaderless = self._cluster.topics.led_by(NO_LEADER)
+            self._check_failover(options, [each for each in leaderless if node_id in each.replicas])
             self._environment.open_listener(broker)
             self._cluster.controller.start_broker(broker, self._now_ms(), options)
 
@@ -84,7 +88,7 @@ class BrokerCommands(CommandsBase):
             how: Options of both failovers, at the stop and at the start; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker does not exist or is down, or an option is out of range.
+            ConfigError: The broker does not exist or is down, or an option is out of range or without effect.
         """
         self.stop_broker(node_id, **how)
         self.start_broker(node_id, **how)
@@ -118,8 +122,12 @@ class BrokerCommands(CommandsBase):
             how: Options of all failovers; see `move_coordinator`.
 
         Raises:
-            ConfigError: An option is out of range.
+            ConfigError: An option is out of range or without effect.
         """
+        options = Failover(**how)
+        # Before the first restart: a later broker may lead the partitions of an earlier one by then.
+        partitions = (partition for topic in self._cluster.topics.all() for partition in topic.partitions)
+        self._run(lambda: self._check_failover(options, partitions, stops=True))
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
 
@@ -143,10 +151,14 @@ class BrokerCommands(CommandsBase):
             how: Options of both failovers, at the stop and at the start; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker, release, API or version does not exist, or an option is out of range.
+            ConfigError: The broker, release, API or version does not exist, or an option is out of range or without
+                effect.
         """
         emulated = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._run(lambda: self._broker(node_id))
+        if not broker.up:
+            for name, value in how.items():
+                raise ConfigError.of(name, value, f"no such option, because broker {node_id} is down and stays down")
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
         self._change(lambda: self._cluster.upgrade_broker(broker, emulated))
@@ -191,7 +203,7 @@ class BrokerCommands(CommandsBase):
             how: Options of the failover to other brokers; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker does not exist or is the only one, or an option is out of range.
+            ConfigError: The broker does not exist or is the only one, or an option is out of range or without effect.
         """
         options = Failover(**how)
 
@@ -199,6 +211,7 @@ class BrokerCommands(CommandsBase):
             broker = self._broker(node_id)
             if len(self._cluster.brokers) == 1:
                 raise ConfigError.of("node_id", node_id, "a broker that is not the last one")
+            self._check_failover(options, self._cluster.topics.led_by(node_id), stops=True)
             self._environment.close_listener(broker, keep_port=False)
             self._cluster.remove_broker(broker, self._now_ms(), options)
 

@@ -33,7 +33,7 @@ class CoordinatorCommands(CommandsBase):
                 FindCoordinator still returns the old coordinator, in milliseconds of the brokers' clock.
 
         Raises:
-            ConfigError: The broker does not exist or is down, or an option is out of range.
+            ConfigError: The broker does not exist or is down, or an option is out of range or without effect.
         """
         self.move_offsets_partition(self._cluster.offsets_partition_of(group_id).index, to, **how)
 
@@ -49,7 +49,8 @@ class CoordinatorCommands(CommandsBase):
             how: Options of the failover; see `move_coordinator`.
 
         Raises:
-            ConfigError: The partition or broker does not exist, the broker is down, or an option is out of range.
+            ConfigError: The partition or broker does not exist, the broker is down, or an option is out of range or
+                without effect.
         """
 
         def offsets_partition() -> Partition:
@@ -79,7 +80,7 @@ class CoordinatorCommands(CommandsBase):
             how: Options of the failover; see `move_coordinator`.
 
         Raises:
-            ConfigError: The broker does not exist or is down, or an option is out of range.
+            ConfigError: The broker does not exist or is down, or an option is out of range or without effect.
         """
 
         def transactions_partition() -> Partition:
@@ -93,6 +94,7 @@ class CoordinatorCommands(CommandsBase):
 
         def move() -> None:
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
+            self._check_failover(how, (), has_successor=to is not None)
             self._cluster.controller.set_leader(find(), leader_id, self._now_ms(), how)
 
         self._change(move)
@@ -119,7 +121,14 @@ class CoordinatorCommands(CommandsBase):
             how: Options of the failover of coordinators; see `move_coordinator`.
 
         Raises:
-            ConfigError: An option is out of range.
+            ConfigError: An option is out of range or without effect.
         """
         options = Failover(**how)
-        self._change(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
+
+        def elect() -> None:
+            controller = self._cluster.controller
+            partitions = (partition for topic in self._cluster.topics.all() for partition in topic.partitions)
+            self._check_failover(options, filter(controller.can_lead_again, partitions))
+            controller.elect_preferred(self._now_ms(), options)
+
+        self._change(elect)

@@ -29,8 +29,9 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             the brokers' time. None: until `finish_loading`.
         load_fails: Whether the new coordinator fails to read the log. It then answers NOT_COORDINATOR until the next
             move.
-        lose_tail: Number of the newest records of the log that are lost with the old leader.
-        lose_all: Whether the whole log is lost.
+        lose_tail: Number of the newest records of the log that are lost with the old leader. Other topics lose none;
+            their partitions that get another leader by the same command have to be empty.
+        lose_all: Whether the whole log is lost; otherwise like `lose_tail`.
         zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
             `stop_zombies`, or until it stops or leads again. Its writes are lost; requests that would store anything of
             a transaction get COORDINATOR_NOT_AVAILABLE. No effect if the old coordinator is down or has not finished
