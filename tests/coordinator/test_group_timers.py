@@ -145,15 +145,18 @@ def test_shortened_session_timeout_is_used_from_the_next_heartbeat() -> None:
 # New members and pending ids
 
 
-def test_new_member_is_removed_after_five_minutes() -> None:
+def test_a_new_member_whose_join_waits_is_removed_after_300_s_and_one_that_rejoins_is_not() -> None:
     harness = CoordinatorHarness()
-    (old,) = harness.create_stable_group(1, rebalance_ms=400_000)
-    parked = harness.join(session_ms=6_000)
-    keep_alive(harness, 299_999, old)
+    absent, old = harness.create_stable_group(2, rebalance_ms=400_000)
+    parked, rejoined = harness.join(session_ms=6_000), harness.join(old, rebalance_ms=400_000)
+    keep_alive(harness, 299_000, absent)
+    assert (parked.is_parked, rejoined.is_parked) == (True, True)
+    keep_alive(harness, 999, absent)
     assert parked.is_parked
-    keep_alive(harness, 1, old)
+    keep_alive(harness, 1_001, absent)
     assert (parked.error, parked.joined.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
-    assert list(harness.group().members) == [old]
+    assert rejoined.is_parked
+    assert list(harness.group().members) == [absent, old]
 
 
 def test_pending_id_expires_after_the_session_timeout() -> None:

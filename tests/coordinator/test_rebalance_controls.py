@@ -347,6 +347,16 @@ def test_expire_is_ignored_while_a_request_of_the_member_is_parked() -> None:
     assert call.error is ErrorCode.NONE
 
 
+def test_expire_removes_a_new_member_whose_join_is_parked() -> None:
+    harness = CoordinatorHarness()
+    ids = harness.create_stable_group()
+    call = harness.join()
+    (new,) = harness.group().members.keys() - set(ids)
+    harness.expire(new)
+    assert call.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (harness.state(), list(harness.group().members)) == ("PreparingRebalance", ids)
+
+
 def test_fence_replaces_a_static_member_without_rebalance() -> None:
     harness = CoordinatorHarness()
     ids = harness.create_stable_group(1, static=("i",))

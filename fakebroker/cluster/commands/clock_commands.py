@@ -20,8 +20,8 @@ class ClockCommands(CommandsBase):
         """Advance the brokers' clock and process everything that is due by then.
 
         Requires a manual clock. No request is handled meanwhile, so every session that is shorter expires, except those
-        of members with a pending response. If the expiry of a timer starts another timer, the new timer counts from the
-        new time; `advance_to_next_deadline` avoids that.
+        of members with a pending response; a new member expires after 300 s of waiting. If the expiry of a timer starts
+        another timer, the new timer counts from the new time; `advance_to_next_deadline` avoids that.
 
         Args:
             seconds: Seconds to advance by, 0 or more.

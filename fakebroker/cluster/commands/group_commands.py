@@ -38,7 +38,8 @@ class GroupCommands(CommandsBase):
         The hold of a group applies whenever the group is in this state; the group need not exist yet. In
         PreparingRebalance, the join phase does not end, even if its timer expires. In CompletingRebalance, the leader's
         SyncGroup is parked. Everything else works as usual. For example, a member that joins starts another rebalance,
-        as does the expiry of a session. A session does not expire while a response to its member is pending.
+        as does the expiry of a session. A session does not expire while a response to its member is pending, but a new
+        member is removed when its first JoinGroup has waited for 300 s.
 
         A consumer group (KIP-848) is held in Assigning or Reconciling. In Assigning, the assignor does not run: members
         keep their targets, and new ones have none; but the first assignment of a group is not held. In Reconciling,
@@ -231,7 +232,7 @@ class GroupCommands(CommandsBase):
     def expire(self, group_id: str, member: str) -> None:
         """Expire the session of a member now.
 
-        Has no effect while a response is pending for the member.
+        Has no effect while a response is pending for the member, unless it is new: its first JoinGroup waits.
 
         Args:
             group_id: Id of the group.

@@ -205,7 +205,7 @@ def evict(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now
 
 
 def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
-    """Expire a member's session. As with a real expiry, a member that waits for an answer is not removed.
+    """Expire a member's session. As with a real expiry, a member that waits for an answer is only removed if it is new.
 
     Raises:
         ConfigError: There is no such member.
