@@ -53,14 +53,16 @@ export function markRebalancing(groupIds) {
 }
 
 /** Return the failover options from the field below the map. */
-export function failoverOptions() {
+function failoverOptions() {
   const text = find("#load-ms").value;
   return text === "" ? {} : { load_ms: Number(text) };
 }
 
-/** Move the coordinator of `{ group_id }` or `{ partition }` to a node id; "none" leaves it without a leader. */
-export const moveCoordinator = (what, to) =>
-  post("/coordinators/move", { ...what, to: to === "none" ? null : Number(to), ...failoverOptions() });
+/** Return the options of a move to a node id. "none" leaves no leader, so that there is no coordinator that loads. */
+export const destination = (to) => (to === "none" ? { to: null } : { to: Number(to), ...failoverOptions() });
+
+/** Move the coordinator of `{ group_id }` or `{ partition }`. */
+export const moveCoordinator = (what, to) => post("/coordinators/move", { ...what, ...destination(to) });
 
 /** Return an option for each running broker except the current leader, and "none". */
 export function targetOptions(leader) {

@@ -1,7 +1,7 @@
 // The view of one transactional id: explanation of its state, timeline, missing markers and changes, and its commands.
 
 import { get, post, transactionPath } from "./api.js";
-import { failoverOptions, targetOptions } from "./brokers.js";
+import { destination, targetOptions } from "./brokers.js";
 import { chip, count, div, h, option, row, setText, table, timeOfDay } from "./dom.js";
 import { button, on, overview, throttled } from "./live.js";
 import { asMoments, describe } from "./moments.js";
@@ -76,7 +76,7 @@ function commands(path, signal) {
   }
   on("overview", () => to.options.length || refill(), signal);
   if (overview) refill();
-  const move = () => post(`${path}/move`, { to: to.value === "none" ? null : Number(to.value), ...failoverOptions() });
+  const move = () => post(`${path}/move`, destination(to.value));
   return div("bar actions",
     button("Abort", () => post(`${path}/abort`), "Abort the open transaction, as its timeout does"),
     button("Fence", () => post(`${path}/fence`), "Raise the epoch, as Admin.fenceProducers does"),

@@ -380,8 +380,8 @@ class Transactions(RuleBasedStateMachine):
         index = data.draw(st.integers(0, PARTITIONS - 1))
         match kind:
             case "move the coordinator":
-                load_ms = data.draw(st.sampled_from([0, 500]))
                 to = data.draw(st.sampled_from([*up, None]))
+                load_ms = 0 if to is None else data.draw(st.sampled_from([0, 500]))
                 self.commands.move_transaction_coordinator(transactional_id, to=to, load_ms=load_ms)
             case "move a leader":
                 self.set_leader(index, data.draw(st.sampled_from([NO_LEADER, *up])))
