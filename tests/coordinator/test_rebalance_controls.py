@@ -351,7 +351,7 @@ def test_expire_removes_a_new_member_whose_join_is_parked() -> None:
     harness = CoordinatorHarness()
     ids = harness.create_stable_group()
     call = harness.join()
-    (new,) = harness.group().members.keys() - set(ids)
+    (new,) = set(harness.group().members) - set(ids)
     harness.expire(new)
     assert call.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert (harness.state(), list(harness.group().members)) == ("PreparingRebalance", ids)
