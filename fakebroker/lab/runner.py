@@ -39,26 +39,26 @@ def study(options: StudyOptions) -> int:
     """
     console = Console()
     plan = plan_of(options)
-    out = new_directory(options.out, "lab", (RUNS, SUMMARY, REPORT))
-    _print_heading(console, options, plan, out)
-    interruption = Interruption()
-    with ExitStack() as stack:
-        # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
-        thread = stack.enter_context(ThreadPoolExecutor(1, "study"))
-        with status_line(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
-        playing = thread.submit(_play, spark, plan, options.tasks, out, console, interruption)
-        try:
-            wait_for_result(playing)
-        except KeyboardInterrupt:
-            if not interruption.request():
-                raise
-            console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
-            wait_for_result(playing)
-    rows = read_rows(out)
-    summary = summarize(plan, rows, options.scale)
-    with status_line(console, "Writing the report"):
-        _write(out, plan, rows, summary)
+    with new_directory(options.out, "lab", (RUNS, SUMMARY, REPORT)) as out:
+        _print_heading(console, options, plan, out)
+        interruption = Interruption()
+        with ExitStack() as stack:
+            # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
+            thread = stack.enter_context(ThreadPoolExecutor(1, "study"))
+            with status_line(console, "Starting Spark"):
+                spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
+            playing = thread.submit(_play, spark, plan, options.tasks, out, console, interruption)
+            try:
+                wait_for_result(playing)
+            except KeyboardInterrupt:
+                if not interruption.request():
+                    raise
+                console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
+                wait_for_result(playing)
+        rows = read_rows(out)
+        summary = summarize(plan, rows, options.scale)
+        with status_line(console, "Writing the report"):
+            _write(out, plan, rows, summary)
     print_study(console, summary)
     if not summary.complete:
         return INTERRUPTED

@@ -3,8 +3,9 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,13 @@ RUN = (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS)
 """Files that the directory of a new run must not contain."""
 
 
-def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> Path:
-    """Create the directory for the results.
+_RUNNING = "running"
+"""A file that a run has in its directory while it runs."""
+
+
+@contextmanager
+def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> Iterator[Path]:
+    """Create the directory for the results. Within the context, no other run can use it.
 
     Args:
         out: Its path, if the user gave one.
@@ -46,20 +52,43 @@ def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> Pa
         files: Files that it must not contain.
 
     Raises:
-        ConfigError: The path is not a directory, or the directory contains a run.
+        ConfigError: The path is not a directory, or the directory contains a run, which may not have ended.
         FakebrokerError: The directory cannot be created.
     """
-    directory = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    directory = out or Path("runs")
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if out is None:
+            directory = _unused(directory / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
     except (FileExistsError, NotADirectoryError):
         raise ConfigError.of("--out", str(directory), "a directory, or a path where one can be created") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
-    for taken in files:
-        if (directory / taken).exists():
-            raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
-    return directory
+    running = directory / _RUNNING
+    try:
+        # Exclusive creation also works on the network file systems that the nodes of a Spark cluster share.
+        running.touch(exist_ok=False)
+    except FileExistsError:
+        expected = f"a directory without a run; this one contains {_RUNNING}: its run has not ended, or was killed"
+        raise ConfigError.of("--out", str(directory), expected) from None
+    except OSError as error:
+        raise FakebrokerError(f"{running}: cannot be written: {error.strerror}") from None
+    try:
+        for taken in files:
+            if (directory / taken).exists():
+                raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
+        yield directory
+    finally:
+        running.unlink(missing_ok=True)
+
+
+def _unused(directory: Path) -> Path:
+    """Create a directory, with a number after its name if it exists, and return its path."""
+    for path in chain([directory], (directory.with_name(f"{directory.name}-{number}") for number in count(2))):
+        with suppress(FileExistsError):
+            path.mkdir()
+            break
+    return path
 
 
 @contextmanager

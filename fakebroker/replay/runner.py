@@ -106,15 +106,15 @@ def play(options: ReplayOptions) -> int:
     _check(options, workload)
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
-    out = new_directory(options.out, options.file.stem)
-    check_disk_space(out)
-    copy_workload(options.file, out)
-    scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
-    heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
-    console.print(heading, highlight=False, soft_wrap=True)
-    for line in preconditions.warnings(workload, is_embedded=options.bootstrap is None):
-        console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
     with ExitStack() as stack:
+        out = stack.enter_context(new_directory(options.out, options.file.stem))
+        check_disk_space(out)
+        copy_workload(options.file, out)
+        scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
+        heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
+        console.print(heading, highlight=False, soft_wrap=True)
+        for line in preconditions.warnings(workload, is_embedded=options.bootstrap is None):
+            console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepare(options, workload, seed, out, stack)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,19 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.replay import run_directory
 from fakebroker.replay.commands import replay, report
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions
 from fakebroker.replay.report.terminal import print_report
-from fakebroker.replay.run_directory import write_results
+from fakebroker.replay.run_directory import new_directory, write_results
 from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
 from fakebroker.replay.runner import PreparedReplay, final_state, plan_for, play_on
 from fakebroker.replay.target_cluster import check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
+from tests.replay.conftest import CommandLine
 from tests.support.ipv6 import needs_ipv6
 from tests.support.replay.listener import answer_api_versions, listener
 from tests.support.replay.summaries import summary_document
@@ -323,6 +326,39 @@ def test_errors_of_missing_files_and_of_existing_runs(tmp_path: Path, capsys: py
     assert report(tmp_path, "local[1]") == BAD_INPUT
     expected = "expected the directory of a run, which contains events.parquet"
     assert capsys.readouterr().err == f"fakebroker: directory={str(tmp_path)!r}: {expected}\n"
+
+
+def test_a_replay_does_not_start_in_the_directory_of_a_run_that_has_not_ended(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    out = tmp_path / "run"
+    command = ("replay", workload_file(tmp_path), "--bootstrap=127.0.0.1:1", f"--out={out}")
+    with new_directory(out, "small"):
+        status, _, error = command_line(*command)
+        assert (status, error) == (
+            BAD_INPUT,
+            f"fakebroker: --out={str(out)!r}: expected a directory without a run; this one contains running: its run "
+            "has not ended, or was killed\n",
+        )
+        assert [path.name for path in out.iterdir()] == ["running"]
+    assert command_line(*command)[0] == COULD_NOT_RUN
+    assert [path.name for path in out.iterdir()] == ["workload.toml"]
+
+
+def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Stopped":
+            return cls(2026, 1, 2, 3, 4, 5, tzinfo=tz)
+
+    monkeypatch.setattr(run_directory, "datetime", Stopped)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(3):
+        assert command_line("replay", workload_file(tmp_path), "--bootstrap=127.0.0.1:1")[0] == COULD_NOT_RUN
+    names = ["small-20260102-030405", "small-20260102-030405-2", "small-20260102-030405-3"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == names
 
 
 def test_a_report_is_recomputed(

@@ -34,19 +34,19 @@ def search_histories(designs: Sequence[str], count: int, seed: int, out: Path | 
     names = designs or DESIGNS
     guarantees = {name: design_named(name).guarantees for name in names}
     files = tuple(f"{name}-{invariant}.txt" for name in names for invariant in INVARIANTS)
-    directory = new_directory(out, "histories", files)
     rows, is_broken = table("design", "breaks", "promised", "file", left=4), False
-    for name in names:
-        found = breaking_histories(name, track(range(seed, seed + count), f"{name:10}", console=console))
-        for invariant, history in found.items():
-            path = directory / f"{name}-{invariant}.txt"
-            with writing(path):
-                path.write_text(shortened(history).text(), encoding="utf-8")
-            promised = invariant in guarantees[name]
-            is_broken = is_broken or promised
-            rows.add_row(name, invariant, "yes" if promised else "no", path.name)
-        if not found:
-            rows.add_row(name, "nothing", "", "")
+    with new_directory(out, "histories", files) as directory:
+        for name in names:
+            found = breaking_histories(name, track(range(seed, seed + count), f"{name:10}", console=console))
+            for invariant, history in found.items():
+                path = directory / f"{name}-{invariant}.txt"
+                with writing(path):
+                    path.write_text(shortened(history).text(), encoding="utf-8")
+                promised = invariant in guarantees[name]
+                is_broken = is_broken or promised
+                rows.add_row(name, invariant, "yes" if promised else "no", path.name)
+            if not found:
+                rows.add_row(name, "nothing", "", "")
     console.print()
     console.print(rows)
     console.print(f"\n{counted(count, 'run')} of each design, from seed {seed}. Files in {directory}", highlight=False)

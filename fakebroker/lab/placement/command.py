@@ -56,21 +56,21 @@ def study_placement(plan: PlacementPlan, master: str, out: Path | None) -> int:
         FakebrokerError: Spark failed, or a file cannot be written.
     """
     console = Console()
-    directory = new_directory(out, "placement", (RESULT, PAGE))
     started_s, started_cpu_s = time.monotonic(), _cpu_s()
-    log = directory / "spark.log"
-    with (
-        # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
-        ThreadPoolExecutor(1, "placement") as thread,
-        status_line(console, f"Placing {counted(plan.groups[-1], 'group')}, {counted(len(plan.seeds), 'seed')}"),
-        spark_session(master, log, plan.groups[-1]) as spark,
-        spark_errors(log, "the placement study"),
-    ):
-        result = wait_for_result(thread.submit(place, spark, plan))
-    record = PlacementRecord(round(time.monotonic() - started_s, 1), round(_cpu_s() - started_cpu_s, 1), result)
-    section = placement_section(result)
-    _write(directory / RESULT, msgspec.json.encode(record).decode() + "\n")
-    _write(directory / PAGE, render("placement.html", section=section, record=record))
+    with new_directory(out, "placement", (RESULT, PAGE)) as directory:
+        log = directory / "spark.log"
+        with (
+            # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
+            ThreadPoolExecutor(1, "placement") as thread,
+            status_line(console, f"Placing {counted(plan.groups[-1], 'group')}, {counted(len(plan.seeds), 'seed')}"),
+            spark_session(master, log, plan.groups[-1]) as spark,
+            spark_errors(log, "the placement study"),
+        ):
+            result = wait_for_result(thread.submit(place, spark, plan))
+        record = PlacementRecord(round(time.monotonic() - started_s, 1), round(_cpu_s() - started_cpu_s, 1), result)
+        section = placement_section(result)
+        _write(directory / RESULT, msgspec.json.encode(record).decode() + "\n")
+        _write(directory / PAGE, render("placement.html", section=section, record=record))
     print_section(console, section)
     console.print(f"\n{record.seconds:,} s, {record.cpu_s:,} s of CPU time. Results in {directory}", highlight=False)
     return PASSED
