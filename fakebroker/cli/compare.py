@@ -22,6 +22,14 @@ def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | Non
     """Compare two runs: outcomes that changed, and figures that differ by more than noise.
 
     BEFORE and AFTER are directories with the results of `fakebroker replay`.
+
+    \b
+    Exit status:
+      0    the verdict on AFTER is passed, or as on BEFORE and no outcome is worse
+      1    the comparison could not be completed
+      2    a directory or an option is invalid
+      3    the verdict on AFTER is failed, the one on BEFORE was not or an outcome is worse
+      4    as 3, but the verdict on AFTER is inconclusive
     """
     from fakebroker.replay import commands
 

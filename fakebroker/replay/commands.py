@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fakebroker.errors import ConfigError, FakebrokerError
-from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, INTERRUPTED, PASSED, ReplayOptions
+from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, INTERRUPTED, PASSED, STATUS_OF, ReplayOptions
 
 _MODULES_OF_EXTRA = ("pyspark", "pyarrow", "rich", "matplotlib", "jinja2")
 
@@ -59,7 +59,8 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
         page: File for the comparison as an HTML page; none is written if not given.
 
     Returns:
-        An exit status.
+        An exit status: by the verdict on the second run, but `PASSED` if the first one has the same and no outcome is
+        worse.
     """
 
     def command() -> int:
@@ -76,7 +77,9 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
             with writing(page):
                 page.write_text(comparison_page(old, new, comparison), encoding="utf-8")
         print_comparison(Console(), old, new, comparison)
-        return PASSED
+        outcome = new.summary.verdict.outcome
+        is_worse = any(each.is_worse for each in comparison.changed)
+        return STATUS_OF[outcome] if is_worse or outcome != old.summary.verdict.outcome else PASSED
 
     return exit_status(command)
 

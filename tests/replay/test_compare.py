@@ -37,6 +37,7 @@ from fakebroker.replay.comparison.noise import (
     total,
 )
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Summary, document_of, summary_of
+from tests.replay.conftest import CommandLine
 from tests.support.replay.run_samples import Changes, synthetic_run, table_of
 from tests.support.replay.summaries import summary_document
 
@@ -364,6 +365,32 @@ def test_the_command_prints_the_comparison_and_writes_a_page(
     assert "figures differ by more than noise" in capsys.readouterr().out
     page = (tmp_path / "page.html").read_text()
     assert page.index("Outcomes") < page.index("Heartbeat p50 ms") < page.index("by no more than noise")
+
+
+def test_the_exit_status_is_by_the_verdict_on_the_second_run_unless_it_is_no_worse(
+    subtests: pytest.Subtests, tmp_path: Path, command_line: CommandLine
+) -> None:
+    sample = Run(summary_of(summary_document(1)))
+    runs = {
+        outcome: write_run(tmp_path / outcome, changed(sample, "verdict/outcome", outcome))
+        for outcome in ("passed", "failed", "inconclusive")
+    }
+    # Of two runs that failed, the second one misses an expectation that the first one met.
+    document = changed(changed(sample, "verdict/outcome", "failed"), "verdict/expectations/0/met", False)
+    runs["worse"] = write_run(tmp_path / "worse", document)
+    for before, after, status in (
+        ("passed", "passed", options.PASSED),
+        ("passed", "failed", options.FAILED),
+        ("passed", "inconclusive", options.INCONCLUSIVE),
+        ("inconclusive", "failed", options.FAILED),
+        ("failed", "passed", options.PASSED),
+        ("failed", "inconclusive", options.INCONCLUSIVE),
+        ("failed", "failed", options.PASSED),
+        ("failed", "worse", options.FAILED),
+        ("worse", "failed", options.PASSED),
+    ):
+        with subtests.test(before=before, after=after):
+            assert command_line("compare", runs[before], runs[after])[::2] == (status, "")
 
 
 def test_errors_of_the_command(
