@@ -18,6 +18,12 @@ from fakebroker.replay.options import GroupProtocol, Record, ReplayOptions, Tran
     help="Kafka cluster to replay against; several addresses are separated by commas, IPv6 addresses are in brackets.",
 )
 @click.option(
+    "--allow-existing",
+    is_flag=True,
+    help="Replay although the cluster has topics or groups of the workload: their members, offsets and records may be "
+    "disturbed. Requires --bootstrap.",
+)
+@click.option(
     "--client-config",
     metavar="FILE",
     type=PATH,
@@ -74,6 +80,7 @@ from fakebroker.replay.options import GroupProtocol, Record, ReplayOptions, Tran
 def replay(
     file: Path,
     bootstrap: str | None,
+    allow_existing: bool,
     client_config: Path | None,
     transport: Transport,
     record: Record | None,
@@ -103,6 +110,7 @@ def replay(
     options = ReplayOptions(
         file=file,
         bootstrap=bootstrap,
+        allow_existing=allow_existing,
         client_config=client_config,
         transport=transport,
         record=record,

@@ -23,6 +23,7 @@ class ReplayOptions:
         file: The workload file.
         bootstrap: HOST:PORT of the cluster under test, several separated by commas; if not given, an embedded cluster
             is started.
+        allow_existing: Whether topics and groups of the workload may exist in the cluster `bootstrap`.
         client_config: File with the client's security settings; see `fakebroker.client.client_config`.
         transport: `tcp` for real connections, `memory` for a simulation in virtual time.
         record: `all` for one row per request; `changes` to fold successive successful heartbeats of a member into one
@@ -38,6 +39,7 @@ class ReplayOptions:
 
     file: Path
     bootstrap: str | None = None
+    allow_existing: bool = False
     client_config: Path | None = None
     transport: Transport = "tcp"
     record: Record | None = None

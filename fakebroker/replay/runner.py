@@ -41,6 +41,7 @@ from fakebroker.replay.target_cluster import (
     DEFAULT_OFFSETS_PARTITIONS,
     brokers,
     check_answers,
+    check_unused,
     offsets_partitions,
     ready_topics,
     unreachable_brokers,
@@ -159,6 +160,10 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
     if options.client_config is not None:
         expected = "none without --bootstrap; the embedded cluster has no listener that asks for it"
         raise ConfigError.of("--client-config", str(options.client_config), expected)
+    if options.allow_existing:
+        raise ConfigError.of(
+            "--allow-existing", True, "--bootstrap with it; an embedded cluster has no topics and groups"
+        )
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
         raise ConfigError.of("--lanes", options.lanes, "--transport tcp; in memory there are no connections")
@@ -187,6 +192,8 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         has_consumer_members = any(population.has_consumer_members for population in workload.groups)
         check_answers(bootstrap, has_consumer_members=has_consumer_members, security=security)
+        if cluster is None and not options.allow_existing:
+            trio.run(check_unused, bootstrap, workload, security)
         partitions = trio.run(ready_topics, bootstrap, workload.topics, security)
         found = trio.run(brokers, bootstrap, security)
     return PreparedReplay(

@@ -9,14 +9,19 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
-from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.host_port import format_host_port
 from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
+from fakebroker.replay.wording import listed
+from fakebroker.replay.workload.group_names import names_of
+from fakebroker.replay.workload.workload import Workload
 
 _READY_TIMEOUT_S = 20.0
 _RETRY_S = 0.1
 _MAX_REPLICAS = 3
+_MOST_NAMES = 3
+"""Maximum number of topics, and of groups, that an error names."""
 _OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_OFFSETS_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
@@ -44,6 +49,42 @@ def check_answers(bootstrap: str, *, has_consumer_members: bool = False, securit
             f"cluster {bootstrap} does not have group.version=1: members of the protocol 'consumer' need Kafka 4.0 or "
             "later"
         )
+
+
+async def check_unused(bootstrap: str, workload: Workload, security: ClientSecurity = PLAINTEXT) -> None:
+    """Check that no topic and no group of a workload exists in a cluster.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
+        workload: The workload.
+        security: How connections are encrypted and authenticated.
+
+    Raises:
+        ConfigError: Some exist.
+        FakebrokerError: A broker does not list its groups, within 20 s in all.
+    """
+    try:
+        with trio.fail_after(_READY_TIMEOUT_S):
+            async with Admin(bootstrap, CLIENT_ID, security=security) as admin:
+                topics = workload.topics.keys() & await admin.list_topics(internal=True)
+                known = [group.group_id for group in await admin.list_groups()]
+    except (trio.TooSlowError, FakebrokerError) as error:
+        why = f"no response after {_READY_TIMEOUT_S:g} s" if isinstance(error, trio.TooSlowError) else error
+        raise FakebrokerError(
+            f"cluster {bootstrap}: whether groups of the workload exist is not known ({why}); --allow-existing skips "
+            "this check"
+        ) from None
+    groups = {name for population in workload.groups for name in names_of(population, known)}
+    found = [
+        f"the {noun}{'s' if len(names) > 1 else ''} {listed(sorted(names), _MOST_NAMES)}"
+        for noun, names in (("topic", topics), ("group", groups))
+        if names
+    ]
+    if found:
+        expected = (
+            f"a cluster without topics and groups of the workload, or --allow-existing; it has {' and '.join(found)}"
+        )
+        raise ConfigError.of("--bootstrap", bootstrap, expected)
 
 
 async def ready_topics(

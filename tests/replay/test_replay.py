@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from fakebroker import Admin, FakeCluster
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay import run_directory
 from fakebroker.replay.commands import replay, report
@@ -293,6 +294,7 @@ def test_options_that_contradict_the_workload_are_errors_of_one_line(
         ("[pacing]\nspeed = 2\n", {"bootstrap": "h:1"}, "none with [pacing] speed, which requires the embedded"),
         ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "none with [[event]], which requires the"),
         ("", {"bootstrap": "h:1", "transport": "memory"}, "none with --transport memory, which requires the embedded"),
+        ("", {"allow_existing": True}, "--allow-existing=True: expected --bootstrap with it; an embedded cluster"),
         ("", {"lanes": 3, "transport": "memory"}, "--lanes=3: expected --transport tcp; in memory"),
         (STOP_77, {}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
         (STOP_77, {"transport": "memory"}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
@@ -393,6 +395,83 @@ def test_a_report_is_recomputed(
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT
         assert f"fakebroker: {path}: {error}" in capsys.readouterr().err
+
+
+def started(*_: object) -> None:
+    """Replace the start of Spark, which comes after the checks of the cluster."""
+    raise FakebrokerError("the replay started")
+
+
+def test_topics_and_groups_that_exist_are_refused(
+    subtests: pytest.Subtests, tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = '[[groups]]\nname = "h"\ncount = 12\npattern = "team.{}-app"\nmembers = 1\n'
+    tables += '[[groups]]\nname = "hot"\nhot_partitions = [3]\nmembers = 1\n'
+    (tmp_path / "names.csv").write_text("group\nlisted\n")
+    tables += '[[groups]]\nname = "f"\nfrom_file = "names.csv"\nmembers = 1\n'
+    file = workload_file(tmp_path, tables)
+    # No group has these numbers, lengths of numbers, or characters.
+    others = ("team.12-app", "team.1-app", "team.001-app", "teamx01-app", "g-1", "g-0-0", "hot-0-", "other", "group")
+
+    monkeypatch.setattr("fakebroker.replay.runner.spark_session", started)
+
+    async def commit(bootstrap: str, groups: Iterable[str]) -> None:
+        async with Admin(bootstrap) as admin:
+            offsets = {("other", 0): 1}
+            (await admin.alter_group_offsets(dict.fromkeys(groups, offsets))).all()
+
+    for topics, groups, options, status, error in (
+        ((), (), (), COULD_NOT_RUN, "the replay started"),
+        (("orders",), ("g-0",), ("--allow-existing",), COULD_NOT_RUN, "the replay started"),
+        (("orders",), (), (), BAD_INPUT, "the topic orders"),
+        ((), ("g-0", "hot-0-17"), (), BAD_INPUT, "the groups g-0, hot-0-17"),
+        (("orders",), ("listed",), (), BAD_INPUT, "the topic orders and the group listed"),
+        (
+            (),
+            tuple(f"team.{number:02}-app" for number in range(12)),
+            (),
+            BAD_INPUT,
+            "the groups team.00-app, team.01-app, team.02-app and 9 more",
+        ),
+    ):
+        with (
+            subtests.test(topics=topics, groups=groups, options=options),
+            FakeCluster(brokers=2, topics={"other": 1} | dict.fromkeys(topics, 1)) as cluster,
+        ):
+            servers = cluster.bootstrap_servers
+            trio.run(commit, servers, others + groups)
+            command = ("replay", file, f"--bootstrap={servers}", f"--out={tmp_path / 'out'}", *options)
+            expected = error
+            if status == BAD_INPUT:
+                expected = (
+                    f"--bootstrap={servers!r}: expected a cluster without topics and groups of the workload, or "
+                    f"--allow-existing; it has {error}"
+                )
+            assert command_line(*command)[::2] == (status, f"fakebroker: {expected}\n")
+            has_topic = "orders" in trio.run(topics_of, servers)
+            assert has_topic == (status == COULD_NOT_RUN or "orders" in topics)
+
+
+async def topics_of(bootstrap: str) -> Collection[str]:
+    async with Admin(bootstrap) as admin:
+        return await admin.list_topics()
+
+
+def test_a_broker_that_does_not_list_its_groups_is_an_error_unless_they_may_exist(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fakebroker.replay.runner.spark_session", started)
+    file = workload_file(tmp_path)
+    with FakeCluster(brokers=2) as cluster:
+        cluster.fail("ListGroups", error="GROUP_AUTHORIZATION_FAILED")
+        servers = cluster.bootstrap_servers
+        command = ("replay", file, f"--bootstrap={servers}", f"--out={tmp_path}")
+        status, _, error = command_line(*command)
+        assert command_line(*command, "--allow-existing")[2] == "fakebroker: the replay started\n"
+    assert status == COULD_NOT_RUN
+    assert error.startswith(f"fakebroker: cluster {servers}: whether groups of the workload exist is not known (")
+    assert "GROUP_AUTHORIZATION_FAILED" in error
+    assert error.endswith("); --allow-existing skips this check\n")
 
 
 def test_a_failed_start_of_the_embedded_cluster_is_an_error_of_one_line(

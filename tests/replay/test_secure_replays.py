@@ -136,6 +136,7 @@ def test_a_replay_with_a_password_leaves_it_nowhere(
         options = ReplayOptions(
             file=workload,
             bootstrap=cluster.bootstrap_servers,
+            allow_existing=True,
             client_config=config,
             master="local[2]",
             out=out,

@@ -1,12 +1,15 @@
-"""Reads names of groups from Parquet and CSV files."""
+"""The names of a workload's groups: reads them from Parquet and CSV files, and recognizes them."""
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import csv, parquet
 
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.replay.workload.population import Groups
 
 
 def names_in(path: Path, column: str) -> list[str]:
@@ -28,6 +31,20 @@ def names_in(path: Path, column: str) -> list[str]:
         repeated, _ = Counter(names).most_common(1)[0]
         raise ConfigError.of("from_file", str(path), f"unique names; {repeated!r} is repeated")
     return names
+
+
+def names_of(population: Groups, names: Iterable[str]) -> Iterator[str]:
+    """Yield those of the names that groups of a population have."""
+    if population.from_file is not None:
+        own = set(names_in(Path(population.from_file), population.from_column)[: population.count])
+        yield from (name for name in names if name in own)
+        return
+    # The numbers have leading zeros; a second number moves a group to a hot partition.
+    number = rf"([0-9]{{{len(str(population.group_count - 1))}}}){'(?:-[0-9]+)?' if population.hot_partitions else ''}"
+    pattern = re.compile(number.join(map(re.escape, population.name_pattern.split("{}"))))
+    for name in names:
+        if (found := pattern.fullmatch(name)) and all(int(each) < population.group_count for each in found.groups()):
+            yield name
 
 
 def _table(path: Path) -> pa.Table:
