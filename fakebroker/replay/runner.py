@@ -34,7 +34,7 @@ from fakebroker.replay.spark.interruption import Interruption, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, Tally, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
-from fakebroker.replay.spark.session import address_for, spark_errors, spark_session, start_workers
+from fakebroker.replay.spark.session import address_for, check_master, spark_errors, spark_session, start_workers
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.target_cluster import (
@@ -105,6 +105,7 @@ def play(options: ReplayOptions) -> int:
     console = Console()
     workload = scaled(load_workload(options.file, options.protocol), options.scale, where=str(options.file))
     _check(options, workload)
+    check_master(options.master)  # also before topics are created in a cluster
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     with ExitStack() as stack:

@@ -3,6 +3,7 @@
 import _thread
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,10 +19,13 @@ from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay import run_directory
+from fakebroker.replay.options import COULD_NOT_RUN
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark import session
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
+from tests.replay.conftest import CommandLine
+from tests.support.replay.listener import listener
 from tests.support.replay.summaries import summary_document
 from tests.support.soak import IS_SOAK, soak
 
@@ -162,6 +166,40 @@ def test_the_cause_of_a_spark_error_is_that_of_the_failed_write() -> None:
         "Caused by: java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
     )
     assert cause_of(error) == "No space left on device"
+
+
+@pytest.mark.parametrize("kind", ["spark://", "k8s://", "k8s://https://"])
+def test_a_master_that_cannot_be_reached_is_an_error_before_anything_starts(
+    tmp_path: Path, command_line: CommandLine, kind: str
+) -> None:
+    (file := tmp_path / "small.toml").write_text(WORKLOAD)
+    master = f"{kind}127.0.0.1:1"
+    status, _, error = command_line("replay", file, f"--master={master}", f"--out={tmp_path / 'out'}")
+    assert (status, error) == (
+        COULD_NOT_RUN,
+        f"fakebroker: Spark did not start: --master={master!r} cannot be reached: Connection refused\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_of_the_masters_has_to_be_reachable() -> None:
+    with listener(lambda peer: None) as address:
+        session.check_master(f"spark://127.0.0.1:1,{address}")
+    for other in ("local[2]", "yarn", "spark://nonsense", "k8s://example.com"):
+        session.check_master(other)
+
+
+def test_masters_that_do_not_answer_have_ten_seconds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s: list[float] = []
+
+    def wait_in_vain(address: tuple[str, int], timeout_s: float) -> None:
+        limits_s.append(timeout_s)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", wait_in_vain)
+    with pytest.raises(FakebrokerError, match=r"--master='spark://a:1,b:1' cannot be reached: timed out"):
+        session.check_master("spark://a:1,b:1")
+    assert limits_s == [5.0, 5.0]
 
 
 def test_the_driver_address_depends_on_the_master(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,15 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 """The error of a failed read or write in a Java stack trace."""
 
+_GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.+)")
+"""Why Spark has stopped itself while it started, in its log."""
+
 _STARTED_CHECK_S = 0.01
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
+
+_MASTER_TIMEOUT_S = 10.0
+"""How long connections to all masters of a cluster may take, one after the other."""
 
 _EXTERNAL_ADDRESS = ("192.0.2.1", 9)
 """An address for documentation (RFC 5737), which has no other route than the default route."""
@@ -119,8 +125,9 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
         events: Expected number of events of the replay; selects settings.
 
     Raises:
-        FakebrokerError: Spark does not start.
+        FakebrokerError: Spark does not start, or its master cannot be reached.
     """
+    check_master(master)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs each interrupted call
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
@@ -135,17 +142,50 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
             on_interrupt = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
+                session = SparkSession(context)  # an error if no master has answered meanwhile
             except SPARK_ERRORS as error:
-                raise FakebrokerError(f"Spark did not start (see {log}): {cause_of(error)}") from None
+                given_up = _GIVEN_UP.search(log.read_text(errors="replace"))
+                why = given_up[1] if given_up else cause_of(error)
+                if SparkContext._active_spark_context is not None:
+                    SparkContext._active_spark_context.stop()
+                raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
             if threading.current_thread() is threading.main_thread():  # undo Spark's handler, which cancels all jobs
                 signal.signal(signal.SIGINT, on_interrupt)
-            session = SparkSession(context)
             if not is_local(master):
                 context.addPyFile(str(_package_archive(Path(scratch))))
             try:
                 yield session
             finally:
                 session.stop()
+
+
+def check_master(master: str) -> None:
+    """Check that the master of a Spark cluster, or the API server of Kubernetes, accepts connections.
+
+    Spark would wait for 80 s. It says itself what is wrong with other URLs.
+
+    Args:
+        master: Spark's master URL.
+
+    Raises:
+        FakebrokerError: None of the addresses in the URL can be reached within 10 s in all.
+    """
+    kind, _, rest = master.partition("://")
+    if kind not in ("spark", "k8s"):
+        return
+    # Of Kubernetes, the URL in the URL.
+    found = [parse_host_port(each) for each in re.sub("^https?://", "", rest).rstrip("/").split(",")]
+    masters = [each for each in found if each is not None]
+    why = ""
+    for address in masters:
+        try:
+            socket.create_connection(address, _MASTER_TIMEOUT_S / len(masters)).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            return
+    if masters:
+        raise FakebrokerError(f"Spark did not start: --master={master!r} cannot be reached: {why}")
 
 
 def start_workers(spark: SparkSession) -> None:
