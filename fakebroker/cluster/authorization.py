@@ -3,6 +3,7 @@
 Without an authorizer (`Cluster.acls` is None) everything is allowed. Handlers of frequent requests check that first.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
@@ -138,3 +139,10 @@ def refusal(call: Call, error: ErrorCode) -> Message:
     places = [each for each in error_places(call.api) if call.api_version in each.versions and error in each.errors]
     injected = InjectedError(error, places[0], call.api_version, {}, lambda topic_id: None)
     return error_response(injected, call.api.response, call.request)
+
+
+def may_describe(cluster: "Cluster", call: Call) -> Callable[[str], bool] | None:
+    """Return whether the client may describe a topic; None if it may describe all."""
+    if cluster.acls is None:
+        return None
+    return lambda topic: not topic_error(cluster, call, AclOperation.DESCRIBE, topic)

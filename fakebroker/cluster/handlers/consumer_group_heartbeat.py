@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat: a member of a consumer group joins, stays or leaves (KIP-848)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.authorization import group_error, topic_error
+from fakebroker.cluster.authorization import group_error, may_describe, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.settings import KIP_848
 from fakebroker.cluster.features import GROUP_VERSION
@@ -93,13 +93,6 @@ def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: 
         (call.client_id, peer.client_host),
         now_ms,
     )
-
-
-def may_describe(cluster: "Cluster", call: Call) -> Callable[[str], bool] | None:
-    """Return whether the client may describe a topic; None if it may describe all."""
-    if cluster.acls is None:
-        return None
-    return lambda topic: not topic_error(cluster, call, AclOperation.DESCRIBE, topic)
 
 
 def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.authorization import group_error, refusal
+from fakebroker.cluster.authorization import group_error, may_describe, refusal
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.consumer_group_heartbeat import may_describe
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
