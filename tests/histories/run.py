@@ -308,7 +308,7 @@ def main(arguments: Sequence[str]) -> int:
             print(said(outcome))
             return int(outcome.difference is not None)
         with ThreadPoolExecutor(options.threads) as pool:
-            outcomes = list(pool.map(play_once, [from_text(each.read_text()) for each in kept()]))
+            outcomes = list(pool.map(partial(repeated, play_once), [from_text(each.read_text()) for each in kept()]))
         differing = [each for each, outcome in zip(kept(), outcomes, strict=True) if show(each, outcome)]
         runner = Runner(play_once, release, time.monotonic() + options.seconds, options.shrink_seconds)
         runner.run(seed, options.threads, options.profiles.split(","))
@@ -319,6 +319,16 @@ def main(arguments: Sequence[str]) -> int:
     if runner.failure is not None:
         raise runner.failure
     return int(bool(runner.results.unknown or differing))
+
+
+def repeated(play_once: Player, history: History) -> Outcome:
+    """Play a history until it has no difference, `_ATTEMPTS` times at most. Return the last outcome."""
+    outcome = play_once(history)
+    for _ in range(_ATTEMPTS - 1):
+        if outcome.difference is None:
+            break
+        outcome = play_once(history)
+    return outcome
 
 
 def said(outcome: Outcome) -> str:
