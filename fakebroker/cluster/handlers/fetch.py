@@ -210,8 +210,7 @@ def _read_partition(
         return _failed(requested, error)
     if requested.last_fetched_epoch >= 0:
         # What comes first in Kafka, too: has the log been truncated below what the client has read? (KIP-595)
-        log.epochs.assign(partition.leader_epoch, log.log_end_offset)
-        found = log.epochs.end_offset_for(requested.last_fetched_epoch, log.log_end_offset)
+        found = log.end_of_epoch(requested.last_fetched_epoch, partition.leader_epoch)
         if found.leader_epoch < 0 or found.end_offset < 0:
             return _failed(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
         if found.leader_epoch < requested.last_fetched_epoch or found.end_offset < requested.fetch_offset:

@@ -48,11 +48,7 @@ def _end_offset(cluster: "Cluster", call: Call, name: str, requested: OffsetForL
     error = leadership_error(partition, call.broker, requested.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return EpochEndOffset(partition=requested.partition, error_code=error)
-    log = partition.log
-    # Kafka assigns the start offset of an epoch when the leader is elected (Partition.makeLeader). Here, it is assigned
-    # by the first append in the epoch, or by this look-up if that comes first.
-    log.epochs.assign(partition.leader_epoch, log.log_end_offset)
-    found = log.epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
+    found = partition.log.end_of_epoch(requested.leader_epoch, partition.leader_epoch)
     return EpochEndOffset(
         partition=requested.partition,
         error_code=ErrorCode.NONE,

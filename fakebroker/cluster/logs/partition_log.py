@@ -204,6 +204,15 @@ class PartitionLog:
         # The start of the batch with the log start offset (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
         return next((batch.base_offset for batch in self._batches[self._head : self._head + 1]), self.log_start_offset)
 
+    def end_of_epoch(self, leader_epoch: int, current_epoch: int) -> EpochEndOffset:
+        """Return the end offset of an epoch, for a leader that is asked in its current epoch.
+
+        Kafka assigns the start offset of an epoch when the leader is elected (Partition.makeLeader). Here, the first
+        append or look-up in the epoch assigns it.
+        """
+        self.epochs.assign(current_epoch, self.log_end_offset)
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
     def append(self, batch: bytes, leader_epoch: int) -> int:
         """Append one batch. It is not validated. Its base offset and leader epoch are overwritten.
 
