@@ -320,7 +320,7 @@ class Call:
             return self.summary.errors
         if self.response is None:
             return ()
-        return tuple(dict.fromkeys(ErrorCode(number) for number in _error_codes(self.response) if number))
+        return tuple(dict.fromkeys(ErrorCode(number) for number in error_codes(self.response) if number))
 
     @property
     def latency_ms(self) -> float | None:
@@ -468,12 +468,13 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     return call
 
 
-def _error_codes(value: Struct) -> Iterator[int]:
+def error_codes(value: Struct) -> Iterator[int]:
+    """Yield all error codes of a response, 0 as well, in the order of its fields."""
     for field in _error_fields(type(value)):
         held = getattr(value, field.name)
         for item in held or () if field.is_array else (held,):
             if isinstance(item, Struct):
-                yield from _error_codes(item)
+                yield from error_codes(item)
             elif item is not None:
                 yield item
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.configs.changes import ResourceType
-from fakebroker.errors import ErrorCode
+from fakebroker.conform.texts import error_text
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.api_versions import ApiVersionsResponse
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsResponse
@@ -85,7 +85,6 @@ _IDS = {
     "topic_id": "topic",
     "session_id": "session",
 }
-_NAMES = {each.value: each.name for each in ErrorCode}
 
 
 class Difference(NamedTuple):
@@ -283,12 +282,8 @@ class Pairs:
 def _differs(path: str, ours: Any, theirs: Any) -> Difference:
     """Return a difference whose kind has the two values, if these are errors."""
     if path.endswith(("error_code", "error_codes[]")):
-        return Difference(f"{path} {_error(ours)} / {_error(theirs)}", _error(ours), _error(theirs))
+        return Difference(f"{path} {error_text(ours)} / {error_text(theirs)}", error_text(ours), error_text(theirs))
     return Difference(path, _shown(ours), _shown(theirs))
-
-
-def _error(code: int) -> str:
-    return f"{code} {_NAMES.get(code, 'unknown')}" if code else "NONE"
 
 
 def _brief(item: Any) -> str:

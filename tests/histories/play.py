@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from fakebroker.cluster.call import error_codes
 from fakebroker.protocol.frames import response_frame
 from fakebroker.protocol.releases import RELEASES, Release
-from fakebroker.protocol.schema import Struct
 from tests.histories.answers import Difference, Pairs
 from tests.histories.history import SHARED_TOPICS, History, Step, is_alone
 from tests.histories.recording import Answer, RecordedSide, Recording
@@ -29,6 +29,8 @@ _GRACE_MS = 40
 """How long Kafka has time to answer a request that ours lets wait."""
 _SIZE_BYTES = 4
 _CHOOSES_IDS = ("CreateTopics", "JoinGroup", "ConsumerGroupHeartbeat")
+_CLOSES = ("DescribeAcls", "CreateAcls", "DeleteAcls")
+"""APIs where Kafka closes the connection, too: if a request has an unknown type, operation or permission."""
 _RETRIABLE = {3, 14, 15, 16, 51}
 """Kafka may be busy for a moment, where the fake cluster never is: the request is sent again.
 
@@ -81,8 +83,17 @@ def _checked(at: int, step: Step, call: Callable[[], T]) -> T:
         raise _FoundError(Difference(kind, f"{error!r} in {where}:{last.lineno}", "is answered"), at) from None
 
 
+def _check_open(sent: Sent, step: Step, at: int) -> None:
+    """Check that the fake cluster has not closed a connection that Kafka leaves open."""
+    if sent.is_closed and not sent.has_no_answer and step.api not in _CLOSES:
+        raise _FoundError(Difference(f"{step.api}: connection, we close", "closes", "not compared"), at)
+
+
 def play_on_fake(history: History, release: Release) -> Outcome:
-    """Play a history on the fake cluster alone. A difference is an exception, or a step that does not end."""
+    """Play a history on the fake cluster alone.
+
+    A difference is an exception, a step that does not end, or a connection that Kafka does not close.
+    """
     fake = FakeSide(next_run(), str(release))
     at = 0
     try:
@@ -90,7 +101,8 @@ def play_on_fake(history: History, release: Release) -> Outcome:
             fake_ms = fake.now_ms + 1 + step.wait_ms
             _checked(at, step, lambda to=fake_ms: fake.advance_to(to))  # type: ignore[misc]
             if step.client:
-                _checked(at, step, lambda one=step, number=at: fake.send(one, number))  # type: ignore[misc]
+                sent = _checked(at, step, lambda one=step, number=at: fake.send(one, number))  # type: ignore[misc]
+                _check_open(sent, step, at)
         _checked(at, Step(), lambda: fake.advance_to(fake.now_ms + 3_600_000))
     except _FoundError as found:
         return Outcome(found.difference, found.at, at)
@@ -265,7 +277,8 @@ class _Playing:
         for attempt in itertools.count(1):
             assert theirs.response is not None
             difference = self._pairs.difference(ours.step.api, ours.response, theirs.response)
-            busy = difference is not None and error_codes(theirs.response) & (_RETRIABLE - error_codes(ours.response))
+            retriable = _RETRIABLE.difference(error_codes(ours.response))
+            busy = difference is not None and not retriable.isdisjoint(error_codes(theirs.response))
             if not busy or attempt == _MAX_ATTEMPTS:
                 return difference
             time.sleep(0.01 * attempt)
@@ -279,19 +292,6 @@ class _Playing:
             self._kafka.wait_for_effects(theirs)
             self.answers[-1] = self._recorded(theirs)
         raise AssertionError
-
-
-def error_codes(value: Struct) -> set[int]:
-    """Return all error codes in a response."""
-    found: set[int] = set()
-    for each in type(value).FIELDS:
-        held = getattr(value, each.name)
-        for item in (held or ()) if each.is_array else (held,):
-            if isinstance(item, Struct):
-                found |= error_codes(item)
-            elif each.name == "error_code":
-                found.add(item)
-    return found
 
 
 def with_probes(history: History, release: Release) -> Iterable[Step]:

@@ -25,11 +25,12 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
+from fakebroker.cluster.call import error_codes
 from fakebroker.protocol.releases import Release, release as parse_release
 from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.hash_order import have_no_order
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
-from tests.histories.play import Outcome, error_codes, play, play_on_fake, record
+from tests.histories.play import Outcome, play, play_on_fake, record
 from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created, created_internal
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
@@ -48,7 +49,7 @@ def known_kinds() -> dict[str, str]:
 
 
 def shrunk(history: History, kind: str, play_once: Player, until: float) -> History:
-    """Return a shorter history with a difference of the same kind. Steps are left out, then parts of their fields."""
+    """Return a shorter history with a difference of the same kind: without the steps that do not matter."""
 
     def differs(candidate: History) -> bool:
         if time.monotonic() > until:
@@ -277,13 +278,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, help="another one each time by default")
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--shrink-seconds", type=float, default=60)
-    parser.add_argument("--fake", action="store_true")
-    parser.add_argument("--play", type=Path)
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("--report", type=Path)
-    parser.add_argument("--bootstrap")
+    where, what = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
+    where.add_argument("--fake", action="store_true")
+    where.add_argument("--bootstrap")
+    what.add_argument("--play", type=Path)
+    what.add_argument("--keep", type=Path)
+    what.add_argument("--report", type=Path)
     parser.add_argument("--profiles", default=",".join(PROFILES))
     options = parser.parse_args(arguments)
+    if options.fake and options.keep is not None:
+        parser.error("--keep adds Kafka's answers: expected no --fake")
+    for name in options.profiles.split(","):
+        if name not in PROFILES:
+            parser.error(f"--profiles {name!r}: expected some of {', '.join(PROFILES)}")
     release = parse_release(options.release)
     seed = int(time.time()) if options.seed is None else options.seed
     with ExitStack() as stack:
@@ -391,7 +398,7 @@ def prepare(address: tuple[str, int]) -> None:
         (1, "InitProducerId", 5, {"transactional_id": "x", "transaction_timeout_ms": 60_000}),
     ):
         side.ask("FindCoordinator", 4, {"coordinator_keys": ["x"], "key_type": key_type})
-        while error_codes(side.ask(api, version, fields)) != {0}:
+        while any(error_codes(side.ask(api, version, fields))):
             assert time.monotonic() < deadline, f"Kafka answers {api} with errors"
             time.sleep(0.05)
     side.close()

@@ -321,7 +321,7 @@ class KafkaSide:
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
         self._start_s = time.monotonic()
-        self._own_topics: set[str] = set()
+        self._held: set[str] = set()
         self.learn_topics()
 
     @property
@@ -416,7 +416,9 @@ class KafkaSide:
             case "EndTxn" | "InitProducerId" if response.error_code in (0, _CONCURRENT_TRANSACTIONS):
                 name = getattr(sent.request, "transactional_id", None)
                 deadline = time.monotonic() + _ANSWER_S
-                while name and self._is_ending(name) and time.monotonic() < deadline:
+                while name and name not in self._held and self._is_ending(name):
+                    if time.monotonic() > deadline:
+                        self._held.add(name)  # Kafka does not end it: later steps need not wait for it again.
                     time.sleep(0.003)
             case "CreateTopics" | "DeleteTopics" | "CreatePartitions" | "Metadata":
                 self._wait_for_topics(sent)
