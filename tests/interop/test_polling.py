@@ -94,6 +94,23 @@ def test_consumers_in_one_thread(fake_cluster: FakeCluster, start: Callable[[Sta
     fake_cluster.wait_until("everything", lambda _: len(one.assignment()) == 2, polling=[one, two], timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.fake_cluster(topics={"orders": 4}, clock="manual")
+def test_a_consumer_that_takes_over_the_partitions_of_one_that_does_not_know(
+    fake_cluster: FakeCluster, start: Callable[[Start], Any]
+) -> None:
+    """The session of `one` expires while its heartbeats get no answers, so that it keeps its partitions."""
+    one = start(confluent)
+    group, _ = fake_cluster.wait_for_state("g", "Stable", members=1, polling=[one], timeout_s=TIMEOUT_S)
+    assert len(one.assignment()) == 4
+    fake_cluster.fail("Heartbeat", delay_s=60)
+    two = start(confluent)
+    fake_cluster.wait_for_state("g", "PreparingRebalance", members=2, polling=[one, two], timeout_s=TIMEOUT_S)
+    fake_cluster.advance(group.members[0].session_timeout_ms / 1000)
+    fake_cluster.wait_for_state("g", "Stable", members=1, polling=[one, two], timeout_s=TIMEOUT_S)
+    assert (len(one.assignment()), len(two.assignment())) == (4, 4)
+    fake_cluster.advance(60)  # The heartbeats are answered, so that the consumers can be closed.
+
+
 @pytest.mark.parametrize("client", [confluent, kafka_python])
 def test_records_are_in_the_error_of_a_timeout(
     fake_cluster: FakeCluster, start: Callable[[Start], Any], client: Start

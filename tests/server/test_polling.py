@@ -3,10 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+from confluent_kafka import TopicPartition
 
 from fakebroker import ConfigError, FakeCluster, Polled, PollError, WaitTimeout
 from tests.support.wire_client import TIMEOUT_S
@@ -133,6 +136,61 @@ def test_every_wait_polls(fake_cluster: FakeCluster, subtests: pytest.Subtests) 
     with pytest.raises(WaitTimeout) as caught:
         fake_cluster.wait_for_request(polling=[lambda: 1], timeout_s=0)
     assert caught.value.records == [1]  # Each is polled once.
+
+
+class Assigned(InSeconds):
+    """A consumer of confluent-kafka that gets its partitions in its 50th poll; with `is_removed`, it had them before.
+
+    It is the only member of the group "g". With `is_removed`, the group has removed it and it does not know.
+    """
+
+    def __init__(self, cluster: FakeCluster, *, is_removed: bool = False) -> None:
+        super().__init__()
+        self._cluster, self._is_removed = cluster, is_removed
+
+    def assignment(self) -> list[TopicPartition]:
+        partitions = [TopicPartition("orders", number) for number in range(4)]
+        return partitions if self._is_removed or self.polls >= 50 else []
+
+    @property
+    def id(self) -> str:
+        return "removed" if self._is_removed else self._cluster.group("g").members[0].member_id
+
+    def memberid(self) -> str:
+        return self.id
+
+
+class AssignedInThread(Assigned, InMilliseconds):
+    """The same of kafka-python."""
+
+    memberid: Any = property()  # It has none.
+
+    def group_metadata(self) -> SimpleNamespace:
+        return SimpleNamespace(member_id=self.id)
+
+
+class AssignedWithCoroutines(Assigned, WithCoroutines):
+    """The same of aiokafka."""
+
+    memberid: Any = property()
+
+    @property
+    def _coordinator(self) -> SimpleNamespace:
+        return SimpleNamespace(member_id=self.id)
+
+
+@pytest.mark.parametrize("kind", [Assigned, AssignedInThread, AssignedWithCoroutines])
+@pytest.mark.fake_cluster(topics={"orders": 4})
+def test_a_removed_member_with_the_same_partitions_does_not_end_a_wait(
+    fake_cluster: FakeCluster, kind: type[Assigned]
+) -> None:
+    fake_cluster.seed_group("g", 1, topics=["orders"])
+    one, two = kind(fake_cluster, is_removed=True), kind(fake_cluster)
+    if kind is AssignedWithCoroutines:
+        trio.run(partial(fake_cluster.wait_for_state_async, "g", "Stable", polling=[one, two]))
+    else:
+        fake_cluster.wait_for_state("g", "Stable", polling=[one, two])
+    assert len(two.assignment()) == 4
 
 
 def test_errors_of_consumers_are_raised_with_the_records(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:

@@ -28,8 +28,21 @@ SETTLE_S = 2.0
 """How long consumers are polled at most when a group is Stable, until they have received their partitions."""
 _EXPECTED = "a consumer with a method poll or getmany, or a function without arguments"
 
-Assignments = Counter[frozenset[TopicPartition]]
-"""How many members, or consumers, have a set of partitions."""
+
+class Assignment(NamedTuple):
+    """The partitions that a consumer has.
+
+    Attributes:
+        member_id: Its member id, which may be one that the group has removed; "" if that is not known.
+        partitions: The partitions.
+    """
+
+    member_id: str
+    partitions: frozenset[TopicPartition]
+
+
+Assignments = Sequence[Assignment]
+"""The partitions of several consumers, as far as they are known."""
 
 
 class Polled(NamedTuple, Generic[T]):
@@ -54,14 +67,14 @@ class _Source:
         is_async: Whether polls are coroutines.
         needs_thread: Whether it must be polled without pauses: kafka-python discards the response to a JoinGroup that
             arrives between two polls, and joins again.
-        partitions: The partitions that it had at the end of the last poll in its thread; None if that is not known.
+        assignment: What it had at the end of the last poll in its thread; None if that is not known.
     """
 
     def __init__(self, name: str, polled: Any, timeout_s: float) -> None:
         self.name = name
         self.polled = polled
         self.needs_thread = False
-        self.partitions: frozenset[TopicPartition] | None = None
+        self.assignment: Assignment | None = None
         method: Callable[..., Any]
         arguments: tuple[float, ...] = ()
         options: dict[str, int] = {}
@@ -90,15 +103,25 @@ class _Source:
             for topic in self.polled.subscription() or ():
                 self.polled.partitions_for_topic(topic)
 
-    def find_partitions(self) -> frozenset[TopicPartition] | None:
+    def find_assignment(self) -> Assignment | None:
         """Return the partitions that the consumer has; None if that is not known."""
         assignment = getattr(self.polled, "assignment", None)
         if assignment is None or inspect.iscoroutinefunction(assignment):
             return None
         try:
-            return frozenset((each.topic, each.partition) for each in assignment())
+            member_id = _member_id(self.polled)
+            return Assignment(member_id, frozenset((each.topic, each.partition) for each in assignment()))
         except Exception:  # The consumer is closed, or `assignment` means something else.
             return None
+
+
+def _member_id(consumer: Any) -> str:
+    """Return the member id of a consumer; "" if it has none, or does not tell it."""
+    if hasattr(consumer, "memberid"):  # confluent-kafka
+        return consumer.memberid() or ""
+    if hasattr(consumer, "group_metadata"):  # kafka-python
+        return consumer.group_metadata().member_id or ""
+    return getattr(getattr(consumer, "_coordinator", None), "member_id", "")  # aiokafka
 
 
 def _parameters(poll: Any) -> Iterable[str]:
@@ -186,15 +209,15 @@ class ConsumerPoller:
 
     def assignments(self) -> Assignments:
         """Return the partitions that the consumers have, as far as that is known."""
-        found = [source.find_partitions() for source in self._in_turn]
-        found += [source.partitions if self._threads else source.find_partitions() for source in self._in_threads]
-        return Counter(partitions for partitions in found if partitions is not None)
+        found = [source.find_assignment() for source in self._in_turn]
+        found += [source.assignment if self._threads else source.find_assignment() for source in self._in_threads]
+        return [assignment for assignment in found if assignment is not None]
 
     def _start_threads(self) -> None:
         if self._threads:
             return
         for source in self._in_threads:
-            source.partitions = source.find_partitions()
+            source.assignment = source.find_assignment()
             # A daemon, because a poll that never ends must not keep the process.
             thread = threading.Thread(target=self._poll_on, args=(source,), name=source.name, daemon=True)
             self._threads[source] = thread
@@ -207,7 +230,7 @@ class ConsumerPoller:
             source.prepare()
             while not self._is_over:
                 self._poll(source)
-                source.partitions = source.find_partitions()
+                source.assignment = source.find_assignment()
         except PollError as error:
             self._errors.append(error)
         except Exception as error:
@@ -261,27 +284,32 @@ def collecting(poller: ConsumerPoller | None) -> Iterator[None]:
 
 
 def have_received(group: GroupView, assignments: Assignments, *, has_topics: bool = True) -> bool:
-    """Return whether consumers have received the partitions of the members of a group.
+    """Return whether consumers have received the partitions that a group has assigned to them.
 
-    That is so if every member's partitions are those of a consumer, or every consumer's those of a member, because
-    consumers may belong to other groups, and members to other processes.
+    A consumer whose member id is not in the group does not count: it belongs to another group, or the group has
+    removed it. Of consumers and members without a counterpart by member id, every member's partitions have to be those
+    of a consumer, or every consumer's those of a member, because members may be in other processes.
 
     Args:
         group: The group now.
-        assignments: The partitions of the consumers, as far as they are known.
+        assignments: The partitions of the consumers.
         has_topics: Whether topics exist to which members may be subscribed.
     """
     if not assignments or group.state == GroupState.DEAD.value:
         return True
     if group.state != STABLE:
         return False
-    assigned = [each.assigned_partitions for each in group.members if not each.is_expected]
-    if None in assigned:  # Not a group of consumers.
+    assigned = {each.member_id: each.assigned_partitions for each in group.members if not each.is_expected}
+    if None in assigned.values():  # Not a group of consumers.
         return True
-    members = Assignments(frozenset(partitions or ()) for partitions in assigned)
-    if has_topics and not any(members):
+    members = {member_id: frozenset(partitions or ()) for member_id, partitions in assigned.items()}
+    if has_topics and not any(members.values()):
         return False  # The leader did not know the topics yet, as with kafka-python. It is about to rejoin.
-    return members <= assignments or assignments <= members
+    if any(members.get(each.member_id, each.partitions) != each.partitions for each in assignments):
+        return False
+    unknown = Counter(each.partitions for each in assignments if not each.member_id)
+    others = Counter(members[each] for each in members.keys() - {each.member_id for each in assignments})
+    return others <= unknown or unknown <= others
 
 
 def _flattened(result: Any) -> list[Any]:
