@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -168,6 +169,22 @@ def test_the_cause_of_a_spark_error_is_that_of_the_failed_write() -> None:
     assert cause_of(error) == "No space left on device"
 
 
+def test_the_cause_of_an_error_whose_java_process_has_ended() -> None:
+    class UnknownError(Exception):
+        def __str__(self) -> str:
+            raise Py4JNetworkError
+
+    assert cause_of(UnknownError()) == "its Java process ended"
+
+
+def test_a_master_that_gives_up_during_a_replay_is_the_cause_of_its_errors(tmp_path: Path) -> None:
+    (log := tmp_path / "spark.log").write_text(
+        "26/11/28 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Master removed it: FAILED\n"
+    )
+    with pytest.raises(FakebrokerError, match=r": Master removed it: FAILED$"), spark_errors(log):
+        raise Py4JError("Cannot call methods on a stopped SparkContext.")
+
+
 @pytest.mark.parametrize("kind", ["spark://", "k8s://", "k8s://https://"])
 def test_a_master_that_cannot_be_reached_is_an_error_before_anything_starts(
     tmp_path: Path, command_line: CommandLine, kind: str
@@ -178,6 +195,21 @@ def test_a_master_that_cannot_be_reached_is_an_error_before_anything_starts(
     assert (status, error) == (
         COULD_NOT_RUN,
         f"fakebroker: Spark did not start: --master={master!r} cannot be reached: Connection refused\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_master_that_accepts_the_connection_and_is_silent_is_an_error_before_anything_starts(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := tmp_path / "small.toml").write_text(WORKLOAD)
+    monkeypatch.setattr(session, "_MASTER_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        status, _, error = command_line("replay", file, f"--master={master}", f"--out={tmp_path / 'out'}")
+    assert (status, error) == (
+        COULD_NOT_RUN,
+        f"fakebroker: Spark did not start: --master={master!r} cannot be reached: no answer\n",
     )
     assert not (tmp_path / "out").exists()
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -39,14 +40,23 @@ _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MUL
 """The error of a failed read or write in a Java stack trace."""
 
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.+)")
-"""Why Spark has stopped itself while it started, in its log."""
+"""Why Spark has stopped itself, in its log."""
 
 _STARTED_CHECK_S = 0.01
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
 
 _MASTER_TIMEOUT_S = 10.0
-"""How long connections to all masters of a cluster may take, one after the other."""
+"""How long all masters of a cluster may take to accept a connection and to answer, one after the other."""
+
+_EXECUTOR_TIMEOUT_S = 60.0
+"""How long the first executor of a Spark cluster may take to start, on a slow machine, too."""
+
+_EXECUTOR_CHECK_S = 0.1
+
+_FILE = b"/files/none"
+_PROBE = struct.pack(">qbi", struct.calcsize(">qbi") + len(_FILE), 6, len(_FILE)) + _FILE
+"""A `StreamRequest` of Spark's `network-common` for a file: the length of all, the type, the length of the name."""
 
 _EXTERNAL_ADDRESS = ("192.0.2.1", 9)
 """An address for documentation (RFC 5737), which has no other route than the default route."""
@@ -103,7 +113,10 @@ def cause_of(error: Exception) -> str:
 
     This is the last line of a Python traceback, else the error of a failed read or write, else Java's message.
     """
-    text = str(error)
+    try:
+        text = str(error)
+    except Py4JError:  # PySpark asks Java for the text.
+        return "its Java process ended"
     python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
     if lines := [line.strip(" |+-") for line in python.splitlines() if line.strip(" |+-")]:
         return lines[-1]
@@ -111,6 +124,12 @@ def cause_of(error: Exception) -> str:
         return str(io_errors[-1])
     first, *others = text.splitlines() or [type(error).__name__]
     return next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
+
+
+def _why(error: Exception, log: Path) -> str:
+    """Return why a call of Spark failed: why Spark has stopped itself, according to its log, else the error's cause."""
+    given_up = _GIVEN_UP.search(log.read_text(errors="replace")) if log.exists() else None
+    return given_up[1] if given_up else cause_of(error)
 
 
 @contextmanager
@@ -143,16 +162,17 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
                 session = SparkSession(context)  # an error if no master has answered meanwhile
+                if not is_local(master):
+                    context.addPyFile(str(_package_archive(Path(scratch))))
+                if is_standalone(master):
+                    _wait_for_executor(context)
             except SPARK_ERRORS as error:
-                given_up = _GIVEN_UP.search(log.read_text(errors="replace"))
-                why = given_up[1] if given_up else cause_of(error)
+                why = _why(error, log)
                 if SparkContext._active_spark_context is not None:
                     SparkContext._active_spark_context.stop()
                 raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
             if threading.current_thread() is threading.main_thread():  # undo Spark's handler, which cancels all jobs
                 signal.signal(signal.SIGINT, on_interrupt)
-            if not is_local(master):
-                context.addPyFile(str(_package_archive(Path(scratch))))
             try:
                 yield session
             finally:
@@ -160,7 +180,7 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
 
 
 def check_master(master: str) -> None:
-    """Check that the master of a Spark cluster, or the API server of Kubernetes, accepts connections.
+    """Check that the master of a Spark cluster answers, or that the API server of Kubernetes accepts connections.
 
     Spark would wait for 80 s. It says itself what is wrong with other URLs.
 
@@ -168,7 +188,7 @@ def check_master(master: str) -> None:
         master: Spark's master URL.
 
     Raises:
-        FakebrokerError: None of the addresses in the URL can be reached within 10 s in all.
+        FakebrokerError: None of the addresses in the URL can be reached, or answers, within 10 s in all.
     """
     kind, _, rest = master.partition("://")
     if kind not in ("spark", "k8s"):
@@ -179,13 +199,47 @@ def check_master(master: str) -> None:
     why = ""
     for address in masters:
         try:
-            socket.create_connection(address, _MASTER_TIMEOUT_S / len(masters)).close()
+            with socket.create_connection(address, _MASTER_TIMEOUT_S / len(masters)) as connection:
+                if is_standalone(master):
+                    _probe(connection)
         except OSError as error:
             why = error.strerror or str(error)
         else:
             return
     if masters:
         raise FakebrokerError(f"Spark did not start: --master={master!r} cannot be reached: {why}")
+
+
+def _probe(connection: socket.socket) -> None:
+    """Ask a master for a file that it does not have, and wait for any answer.
+
+    A master that requires TLS closes the connection.
+
+    Raises:
+        TimeoutError: There is no answer.
+    """
+    try:
+        connection.sendall(_PROBE)
+        connection.recv(1)
+    except TimeoutError:
+        raise TimeoutError("no answer") from None
+    except ConnectionError:
+        return
+
+
+def _wait_for_executor(context: SparkContext) -> None:
+    """Wait until a Spark cluster has started an executor. Spark itself would wait, or start others, without end.
+
+    Raises:
+        PySparkRuntimeError: No executor has started in time.
+        Py4JError: Spark has stopped, because the master has given up.
+    """
+    until_s = time.monotonic() + _EXECUTOR_TIMEOUT_S
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # with the driver
+        if time.monotonic() > until_s:
+            why = "its workers have no free cores or memory, or their executors fail"
+            raise PySparkRuntimeError(f"the cluster has started no executor within {_EXECUTOR_TIMEOUT_S:g} s: {why}")
+        time.sleep(_EXECUTOR_CHECK_S)
 
 
 def start_workers(spark: SparkSession) -> None:
@@ -210,7 +264,7 @@ def spark_errors(log: Path, what: str = "the replay") -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        raise FakebrokerError(f"{what} failed (see {log}): {cause_of(error)}") from None
+        raise FakebrokerError(f"{what} failed (see {log}): {_why(error, log)}") from None
 
 
 def settings_for(master: str, events: float) -> dict[str, str]:
@@ -351,6 +405,11 @@ def _process_with(file: Path, command: Sequence[str], **options: Any) -> subproc
 def is_local(master: str) -> bool:
     """Return whether Spark's driver and executors run in one process on this machine."""
     return master == "local" or master.startswith("local[")
+
+
+def is_standalone(master: str) -> bool:
+    """Return whether the master is one of Spark's own clusters."""
+    return master.startswith("spark://")
 
 
 def address_for(master: str) -> str:
