@@ -1,18 +1,21 @@
 """Replays in memory against clusters that fail, at random moments: none passes, and the cause is named."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS
-from fakebroker.replay.script.script import Act
+from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.verify.promises import PROMISES
+from fakebroker.replay.verify.verdict import outcome_of
 from tests.support.replay.replays_in_turn import (
     BOUND_S,
     BROKERS,
     DURATION_S,
+    SESSION_S,
     PlayedReplay,
     check,
     grown_groups,
@@ -213,8 +216,46 @@ def _crashing_groups(rng: random.Random) -> list[Any]:
                 acts += [Act(at_ms, rng.choice(["crash", "leave"])), Act(back_ms, "start")]
                 at_ms = back_ms + rng.uniform(200, 12_000)
             acts.append(Act(DURATION_S * 1000, "leave"))
-            scripts.append(script(f"g{group}", number, *acts, rebalance_timeout_ms=rng.choice([8_000, 30_000])))
+            rebalance_ms = rng.choice([8_000, 30_000])
+            scripts.append(script(f"g{group}", number, *acts, rebalance_timeout_ms=rebalance_ms))
     return scripts
+
+
+def _crash_chains(rng: random.Random) -> list[Script]:
+    """Return scripts of groups in which members crash while they wait for one that has crashed before.
+
+    Another member starts after the first crash, so that the group rebalances at once.
+    """
+    scripts = []
+    for group in range(_FEW_GROUPS):
+        crash_ms, session_ms = rng.uniform(6_000, 9_000), rng.choice([6_000, 12_000])
+        timeouts = {"session_timeout_ms": session_ms, "rebalance_timeout_ms": rng.choice([8_000, 30_000])}
+        late_ms = crash_ms + rng.uniform(100, 3_000)
+        count = rng.randint(3, 6)
+        for number in range(count):
+            acts = [Act(late_ms if number == count - 1 else rng.uniform(0, 2_000), "start")]
+            if number < count - 2:
+                acts.append(Act(crash_ms, "crash"))
+                crash_ms += rng.uniform(500, session_ms)
+                if rng.random() < 0.3:
+                    acts.append(Act(acts[-1].at_ms + rng.uniform(100, 9_000), "start"))
+            acts.append(Act(max(DURATION_S * 1000, acts[-1].at_ms + 1), "leave"))
+            scripts.append(script(f"g{group}", number, *acts, **timeouts))
+    return scripts
+
+
+def _in_either_protocol(rng: random.Random, scripts: Sequence[Script]) -> list[Script]:
+    """Return the scripts with some members static, and some groups of the consumer protocol."""
+    consumers = {group for group in dict.fromkeys(each.group for each in scripts) if rng.random() < 0.4}
+    static = rng.choice([0.0, 0.3, 1.0])
+    return [
+        each._replace(
+            protocol="consumer" if each.group in consumers else "classic",
+            session_timeout_ms=round(SESSION_S * 1000) if each.group in consumers else each.session_timeout_ms,
+            instance_id=f"{each.member}-i" if rng.random() < static else None,
+        )
+        for each in scripts
+    ]
 
 
 def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
@@ -233,3 +274,14 @@ def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
         with subtests.test(seed=replay.seed, events=replay.events):
             named = {name for name in found.failed_groups() if name.startswith(replay.name_of(""))}
             assert named == set()
+
+
+def test_the_verdict_on_a_correct_cluster_with_crashes_is_passed(spark: SparkSession) -> None:
+    """Members of both protocols, dynamic and static, crash at random; their coordinators wait as Kafka's do."""
+    replays = []
+    for seed in cases(16, soak=300):
+        rng = random.Random(seed)
+        crashing = rng.choice([_crashing_groups, _crash_chains])(rng)
+        replays.append(played(seed, _in_either_protocol(rng, crashing)))
+    found = check(spark, replays, promises=tuple(PROMISES))
+    assert outcome_of(list(found.checks.values()), found.promises, []) == ("passed", [])

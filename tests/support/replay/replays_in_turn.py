@@ -17,9 +17,11 @@ from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.members.request_outcomes import CUT_OFF
-from fakebroker.replay.run_summary import AvailabilityCheck
+from fakebroker.replay.run_summary import AvailabilityCheck, PromiseCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.promise_views import BrokerTimes
+from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.workload import Cluster
 from tests.support.replay.recorded_events import file_frame, scripts
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
@@ -29,6 +31,11 @@ DURATION_S = 42.0
 SESSION_S = 6.0
 BOUND_S = SESSION_S + 5
 """How long groups may be without service."""
+
+PARTITIONS = {"orders": 4}
+TIMES = BrokerTimes(session_us=round(SESSION_S * 1e6), heartbeat_us=1_000_000)
+_CONFIG: dict[str, Any] = {"session.timeout.ms": round(SESSION_S * 1000), "heartbeat.interval.ms": 1_000}
+_CLUSTER = Cluster(brokers=len(BROKERS), config={f"group.consumer.{name}": value for name, value in _CONFIG.items()})
 
 _APART_S, _NODES_APART = 200, 10
 
@@ -101,7 +108,7 @@ class PlayedReplay:
 def played(seed: int, scripts: Sequence[Script], events: Sequence[Mapping[str, Any]] = ()) -> PlayedReplay:
     """Play a replay in memory on three brokers; heartbeats are folded."""
     settings = two_broker_settings(
-        DURATION_S, seed=seed, cluster=Cluster(brokers=len(BROKERS)), topics={"orders": 4}, events=events, folds=True
+        DURATION_S, seed=seed, cluster=_CLUSTER, topics=PARTITIONS, events=events, folds=True
     )
     return PlayedReplay(seed, list(scripts), events, play_in_memory(scripts, settings)[1])
 
@@ -128,9 +135,11 @@ class Found:
 
     Attributes:
         checks: The checks by name.
+        promises: The promises, if they were checked.
     """
 
     checks: dict[str, AvailabilityCheck] = field(default_factory=dict)
+    promises: list[PromiseCheck] = field(default_factory=list)
 
     def groups(self) -> set[str]:
         """Return the groups that are named by a failure or a doubt."""
@@ -150,13 +159,21 @@ class Found:
         return [each for check in self.checks.values() for each in [*check.violations, *check.doubts]]
 
 
-def check(spark: SparkSession, replays: Sequence[PlayedReplay], *, planned: bool = False, **more: Any) -> Found:
+def check(
+    spark: SparkSession,
+    replays: Sequence[PlayedReplay],
+    *,
+    planned: bool = False,
+    promises: Sequence[str] = (),
+    **more: Any,
+) -> Found:
     """Check the availability in all replays.
 
     Args:
         spark: The session.
         replays: The replays.
         planned: Whether the events of the replays are those of the workload. If not, the failures are the cluster's.
+        promises: The promises to check, too.
         more: Fields of `Circumstances`.
     """
     rows, members, timeline = [], [], []
@@ -175,7 +192,12 @@ def check(spark: SparkSession, replays: Sequence[PlayedReplay], *, planned: bool
         recorded = file_frame(spark, pa.Table.from_pylist(rows, SCHEMA), Path(directory) / "events.parquet")
         run = Circumstances(timeline=timeline if planned else (), is_simulated=True, **more)
         checks = check_availability(spark, recorded, scripts(spark, members), run)
-    return Found({each.name: each for each in checks})
+        promised = (
+            check_promises(spark, recorded, scripts(spark, members), PARTITIONS, promises, brokers=TIMES)
+            if promises
+            else []
+        )
+    return Found({each.name: each for each in checks}, promised)
 
 
 def _moved(replay: PlayedReplay, row: Row, shift_us: int) -> Row:
