@@ -1,6 +1,7 @@
 """The availability checks, on events written by hand at and beyond their bounds, and on simulated faults."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.run_summary import AvailabilityCheck
-from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.script.script import Act, Script, Transactions
 from fakebroker.replay.spark.query_settings import rows_of
 from fakebroker.replay.verify.availability import LOST_SHARE, Circumstances, _check_reachable, check_availability
 from fakebroker.replay.verify.outages import Outage, planned_outages
@@ -20,13 +21,16 @@ from tests.support.replay.recorded_events import (
     OF_1,
     beat,
     beats,
+    ended,
     event,
     event_of,
     found,
     frame,
+    initialized,
     join,
     lost,
     member,
+    produced,
     reports,
     script_of,
     scripts,
@@ -260,6 +264,79 @@ def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_ses
     assert violation.members == ["answered/g-0", "too late/g-0"]
 
 
+def spread(first_s: float, last_s: float, count: int) -> Event:
+    """Return a number of heartbeats, aggregated into one row."""
+    return beats(first_s, last_s)._replace(count=count)
+
+
+def transactions(*at_s: float, number: int = 1) -> list[Event]:
+    """Return transactions that take a second each."""
+    return [each for at, n in zip(at_s, count(number)) for each in (produced(at, n), ended(at + 1, n))]
+
+
+IN_TRANSACTIONS = member("g-0", transactions=Transactions("payments", 10, 5_000, 60_000, 0.0, 0.1, (0.0, 60.0), 0))
+STALLED = produced(55, 11, version=-1, missing="cut off", error=None, latency_us=None)
+
+PLANS: dict[str, tuple[Sequence[Event], Script, str | None]] = {
+    "half of the heartbeats": ([spread(1, 99, 50)], member("g-0"), None),
+    "less than half of them": ([spread(1, 99, 49)], member("g-0"), "49 of 100 planned requests"),
+    "no request is sent": ([lost("JoinGroup", 1, version=-1)], member("g-0"), "0 of 100 planned requests"),
+    "a parked JoinGroup": ([join(1, 1, done_s=60), beats(61, 99)], member("g-0"), None),
+    "a crash": ([spread(1, 19, 19), act("crash", 20)], member("g-0"), None),
+    "a crash, a restart, and no request": (
+        [spread(1, 19, 19), act("crash", 20), act("start", 40)],
+        member("g-0"),
+        "19 of 80 planned requests",
+    ),
+    "a pause": (
+        [spread(1, 19, 19), act("pause", 20), spread(90, 99, 9)],
+        member("g-0", acts=(Act(0.0, "start"), Act(20_000.0, "pause", 70_000.0))),
+        None,
+    ),
+    "a fatal error": ([spread(1, 19, 19), beat(20, error=82)], member("g-0"), None),
+    "few planned requests": ([act("crash", 9)], member("g-0"), None),
+    "transactions": ([beats(1, 99), *transactions(*range(5, 100, 5))], IN_TRANSACTIONS, None),
+    "a transaction that lasts": (
+        [beats(1, 99), *transactions(*range(5, 55, 5)), STALLED],
+        IN_TRANSACTIONS,
+        None,
+    ),
+    "a transaction that lasts longer": (
+        [beats(1, 99), *transactions(*range(5, 35, 5)), STALLED._replace(scheduled_us=beat(35).scheduled_us)],
+        IN_TRANSACTIONS,
+        "6 of 19 planned transactions",
+    ),
+    "a producer without an id": (
+        [beats(1, 99), initialized(2, 0)._replace(version=-1, latency_us=None, error=None, missing="cut off")],
+        IN_TRANSACTIONS,
+        "0 of 19 planned transactions",
+    ),
+    "a producer that stops, and another one that commits its transaction": (
+        [
+            *(beats(1, 99), *transactions(*range(5, 35, 5)), produced(35, 7), initialized(90, 1)),
+            *(ended(90.1, 7, error=90), *transactions(95, number=8)),
+        ],
+        IN_TRANSACTIONS,
+        None,
+    ),
+}
+"""Events of a member after its start, its script, and what its population sent if that is too little."""
+
+
+def test_populations_that_send_less_than_half_of_what_they_plan(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    events, members = others(), [member("other-0", group="other")]
+    for number, (name, (more, own, _)) in enumerate(PLANS.items()):
+        events += [event_of(f"c{number}", each, 10 * number) for each in (act("start", 0), *more)]
+        members.append(script_of(f"c{number}", own)._replace(population=name))
+    check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["observed"]
+    found = {doubt.what for doubt in check.doubts}
+    for name, (_, _, sent) in PLANS.items():
+        with subtests.test(case=name):
+            expected = set() if sent is None else {f"population {name} sent {sent}"}
+            assert {each for each in found if each.startswith(f"population {name} sent ")} == expected
+    assert check.outcome == "inconclusive"
+
+
 def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]:
     return {check.name: check for check in checks}
 
@@ -479,6 +556,7 @@ FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
 def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True})
     assert [name for name, check in checks.items() if not check.passed] == [
+        "observed",  # The members send less than half of their heartbeats.
         "cluster-answers",
         "brokers-answer",
         "members-answered",

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from fakebroker.replay import target_cluster
 from fakebroker.replay.commands import replay
 from fakebroker.replay.options import FAILED, INCONCLUSIVE, ReplayOptions
 from fakebroker.replay.spark import live_view
+from tests.replay.conftest import CommandLine
 from tests.support.soak import IS_SOAK, sampled, soak
 
 
@@ -162,3 +164,50 @@ def test_a_replay_does_not_pass_if_sync_groups_of_a_group_are_swallowed(
     reasons = " ".join(verdict["reasons"])
     assert "g-1" in reasons
     assert "g-0" not in reasons
+
+
+STALLS = """\
+duration_s = 24
+topics = { orders = 6, payments = 3 }
+[cluster]
+brokers = 3
+config = { "group.initial.rebalance.delay.ms" = 0 }
+[[groups]]
+name = "billing"
+count = 2
+members = 2
+topics = ["orders"]
+commit_interval_ms = 1_000
+transactional = true
+transaction = { to = "payments", records = 12, timeout_ms = 60_000 }
+[[event]]
+at_s = 4
+do = "stop_broker"
+node_id = 1
+elect = false
+[[event]]
+at_s = 21
+do = "start_broker"
+node_id = 1
+[promises]
+check = ["one-owner"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("replays_on_spark")
+@pytest.mark.parametrize("transport", ["tcp", "memory"])
+def test_a_replay_whose_producers_stall_is_inconclusive(
+    tmp_path: Path, command_line: CommandLine, transport: str
+) -> None:
+    """A broker is stopped for most of the run, as the workload plans. It leads a third of the partitions."""
+    pacing = "[pacing]\nspeed = 4\n" if transport == "tcp" else ""
+    (file := tmp_path / "stalls.toml").write_text(STALLS + pacing)
+    status, printed, _ = command_line("replay", file, f"--out={tmp_path / 'out'}", f"--transport={transport}")
+    verdict = json.loads((tmp_path / "out" / "summary.json").read_text())["verdict"]
+    assert (status, verdict["outcome"]) == (INCONCLUSIVE, "inconclusive")
+    (reason,) = verdict["reasons"]
+    what = r"population billing sent (\d+) of (\d+) planned transactions"
+    assert (found := re.fullmatch(rf"Availability check observed: {what}\.", reason))
+    assert 0 < int(found[1]) < int(found[2]) / 2
+    assert re.search(what, " ".join(printed.split()))

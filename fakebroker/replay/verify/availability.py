@@ -21,6 +21,7 @@ from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, Ver
 from fakebroker.replay.spark.query_settings import computed_once, free, local_table, rows_of, suited_to
 from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.outages import Outage, planned_outages
+from fakebroker.replay.verify.planned_requests import LEAST_SHARE, SLOW_POPULATIONS
 from fakebroker.replay.verify.service import DOUBTFUL_GROUPS, SILENT_BROKERS, UNSERVED_GROUPS
 from fakebroker.replay.wording import counted, error_name
 
@@ -244,6 +245,8 @@ _UNDONE = f"""
             and not array_contains(:expected_errors, int(error)))
     group by 1, 2 order by 1, 2"""
 
+_SLOW_POPULATIONS = SLOW_POPULATIONS.format(stops=_STOPS)
+
 _OBSERVED = f"""
     select count_if(latency_us is not null) answered,
         sum(if(version >= 0, `count`, 0)) filter (where kind = 'request') sent,
@@ -328,6 +331,8 @@ def check_availability(
             "lost": (_LOST, {"end_us": end_us}),
             "observed": (_OBSERVED, {"speed": run.real_time_factor}),
         }
+        if run.is_complete:
+            queries["slow"] = _SLOW_POPULATIONS, {"end_us": end_us}
         try:
             if doubtful.count():
                 doubtful.createOrReplaceTempView("doubtful")
@@ -343,7 +348,7 @@ def check_availability(
     lost = {row["api"]: row["requests"] for row in found["lost"]}
     (observed,) = found["observed"]
     return [
-        _check_observed(observed, run, (end_us - begin_us) / 1e6),
+        _check_observed(observed, found.get("slow", []), run, (end_us - begin_us) / 1e6),
         _check_reachable(run),
         _check_cluster(found.get("pauses", []), pause_us, begin_us),
         _check_brokers(found["brokers"], pause_us, begin_us),
@@ -354,7 +359,7 @@ def check_availability(
     ]
 
 
-def _check_observed(row: Row, run: Circumstances, length_s: float) -> AvailabilityCheck:
+def _check_observed(row: Row, slow: Sequence[Row], run: Circumstances, length_s: float) -> AvailabilityCheck:
     doubts = []
     if not row["answered"]:
         doubts.append("no request was answered: nothing is known about the cluster")
@@ -365,7 +370,13 @@ def _check_observed(row: Row, run: Circumstances, length_s: float) -> Availabili
         doubts.append(
             f"{late} of members were done up to {row['latest_s']} s late: the machine of the replay is too slow"
         )
-    sentence = "The replay gets responses, runs to its end, and performs the actions of its members in time."
+    for each in slow:
+        planned = counted(each["planned"], f"planned {each['what']}")
+        doubts.append(f"population {each['population']} sent {each['sent']:,} of {planned}")
+    sentence = (
+        "The replay gets responses, runs to its end, performs the actions of its members in time, and sends at least "
+        f"{LEAST_SHARE:.0%} of the requests that it plans."
+    )
     return _check("observed", sentence, 0, [], [Unavailability(what=doubt) for doubt in doubts])
 
 
