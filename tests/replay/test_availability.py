@@ -253,6 +253,8 @@ def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_ses
         "crashed": [act("crash", 31), act("start", 33), reports(33.1, 0, 0, error=111)],
         "no answer": [act("leave", 31), lost("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(50, 0, 0, error=111)],
         "too late": [act("leave", 31), lost("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(57, 0, 0, error=111)],
+        "leaves at once": [act("crash", 31), act("start", 33), act("leave", 33.1), reports(33.2, -2, -2, error=82)],
+        "fenced": [act("crash", 31), act("start", 33), reports(33.2, 2, 2, error=82)],
         "answered": [act("leave", 31), event("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(33, 0, 0, error=111)],
     }
     events, members = others(), [member("other-0", group="other")]
@@ -260,8 +262,7 @@ def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_ses
         events += [event_of(name, each) for each in more]
         members.append(script_of(name, member("g-0", instance_id="i")))
     check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["scripts-done"]
-    (violation,) = check.violations
-    assert violation.members == ["answered/g-0", "too late/g-0"]
+    assert [each.members for each in check.violations] == [["fenced/g-0"], ["answered/g-0", "too late/g-0"]]
 
 
 def spread(first_s: float, last_s: float, count: int) -> Event:

@@ -222,6 +222,7 @@ _LOST = f"""
 # Members that did not do all actions of their scripts, and those that a fatal error has stopped.
 # A zombie may be fenced, because its script lets it send requests of a former session. A static member of the consumer
 # protocol that stopped without an answered goodbye is refused until its session ends, which may begin again meanwhile.
+# If its successor leaves before it knows that, its goodbye is refused, too.
 _UNDONE = f"""
     with silent as (
         select a.group, a.member, a.sent_us at_us, session_us from acts a
@@ -239,8 +240,10 @@ _UNDONE = f"""
         select distinct e.member, error from events e
             left anti join (select `group`, member from acts where action = 'zombie') z
                 on z.group = e.group and z.member = e.member
-            left anti join silent on error = {int(ErrorCode.UNRELEASED_INSTANCE_ID)} and silent.group = e.group
-                and silent.member = e.member and sent_us between at_us and at_us + 2 * session_us + {BOUND_US}
+            left anti join silent on silent.group = e.group and silent.member = e.member
+                and (error = {int(ErrorCode.UNRELEASED_INSTANCE_ID)}
+                    or error = {int(ErrorCode.FENCED_INSTANCE_ID)} and coalesce(epoch < 0, false))
+                and sent_us between at_us and at_us + 2 * session_us + {BOUND_US}
         where kind = 'request' and e.member is not null and error is not null and ({_STOPS})
             and not array_contains(:expected_errors, int(error)))
     group by 1, 2 order by 1, 2"""
