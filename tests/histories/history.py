@@ -15,6 +15,7 @@ are missing have their defaults. A value may refer to an earlier answer:
 | `$A.producer_id`, `$A.producer_epoch` | of A's last InitProducerId or EndTxn |
 | `$A.session_id`, `$A.session_epoch` | of A's fetch session |
 | `$id:news` | the id of a topic |
+| `$former:news` | the id that the topic had before it was created again |
 | `$own:1` | a client instance id (telemetry) that only this run has |
 | `$topics:news,sport` | bytes: the subscription to topics |
 | `$partitions:news-0,news-1` | bytes: an assignment |
@@ -221,6 +222,8 @@ class Clients:
             return value
         if kind is UUID and value.startswith("$own:"):
             return md5(f"{self.run}{value}".encode()).digest()
+        if kind is UUID and value.startswith("$former:"):
+            return self._former_id(self._text(value.removeprefix("$former:")))
         if kind is UUID:
             return self._topic_id(self._text(value.removeprefix("$id:")))
         if isinstance(value, str):
@@ -234,6 +237,11 @@ class Clients:
     def _topic_id(self, name: str) -> bytes:
         """Return the id of a topic; for a name without one an id that no topic has."""
         return self.topic_ids.get(name, NO_TOPIC_ID) if name else bytes(16)
+
+    def _former_id(self, name: str) -> bytes:
+        """Return the last id of a topic that is not its id any more."""
+        *_, found = (each for each, known in self.names.items() if known == name and each != self.topic_ids.get(name))
+        return found
 
     def _reference(self, text: str) -> Any:
         kind, _, rest = text[1:].partition(":")

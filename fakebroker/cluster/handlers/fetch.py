@@ -85,12 +85,25 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
 
 def _finds_any(cluster: "Cluster", call: Call, context: FetchContext) -> bool:
     """Return whether one of the partitions exists, and the client may read it."""
-    by_id = call.api_version >= _FIRST_VERSION_OF_IDS
     return any(
-        isinstance(find_partition(cluster, *key, by_id=by_id), Partition)
+        isinstance(_find(cluster, call, context, key), Partition)
         for key in context.partitions
-        if key not in (context.hidden or ())
+        if key not in context.hidden
     )
+
+
+def _find(cluster: "Cluster", call: Call, context: FetchContext, key: Key) -> Partition | ErrorCode:
+    """Find a partition. As in Kafka, a name that was found for a topic id stays: another topic may have it by now."""
+    name, topic_id, index = key
+    if call.api_version < _FIRST_VERSION_OF_IDS:
+        return find_partition(cluster, name, topic_id, index, by_id=False)
+    topic = cluster.topics.find(name, topic_id, by_id=True)
+    if topic is None:
+        if topic_id not in context.names:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return find_partition(cluster, context.names[topic_id], topic_id, index, by_id=False)
+    context.names[topic_id] = topic.name
+    return topic.partition(index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _failure(call: Call) -> FetchResponse:
@@ -117,7 +130,10 @@ def _hidden(cluster: "Cluster", call: Call, context: FetchContext) -> frozenset[
     if max(request.replica_id, request.replica_state.replica_id) >= 0:  # a follower
         return frozenset(context.partitions if cluster_error(cluster, call, AclOperation.CLUSTER_ACTION) else ())
     by_id = call.api_version >= _FIRST_VERSION_OF_IDS
-    names = {key: cluster.topics.name_of(key[1]) if by_id else key[0] for key in context.partitions}
+    names = {
+        key: cluster.topics.name_of(key[1]) or context.names.get(key[1]) if by_id else key[0]
+        for key in context.partitions
+    }
     return frozenset(
         key for key, name in names.items() if name is not None and topic_error(cluster, call, AclOperation.READ, name)
     )
@@ -155,20 +171,24 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
     if cluster.quotas.limits:
         budget_bytes = int(min(budget_bytes, cluster.quotas.max_fetch_bytes(call)))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
-    unknown: dict[Key, PartitionData] = {}
-    hidden = context.hidden
+    refused: dict[Key, PartitionData] = {}
     is_empty = True
     for key, requested in context.partitions.items():
-        partition = find_partition(cluster, *key, by_id=call.api_version >= _FIRST_VERSION_OF_IDS)
-        if hidden and key in hidden and partition is not ErrorCode.UNKNOWN_TOPIC_ID:
+        if context.refused and key in context.refused:
+            continue
+        partition = _find(cluster, call, context, key)
+        if context.hidden and key in context.hidden and partition is not ErrorCode.UNKNOWN_TOPIC_ID:
             partition = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if isinstance(partition, ErrorCode):
-            # Such an answer has an empty list, one for a partition that is led here has none (FetchResponse).
-            unknown[key] = replaced(_failed(requested, partition), aborted_transactions=[])
+            if context.refused is None:
+                # Such an answer has an empty list, one for a partition that was there has none (FetchResponse).
+                refused[key] = replaced(_failed(requested, partition), aborted_transactions=[])
+            else:
+                reading.data[key], reading.missing_bytes = _failed(requested, partition), 0
             continue
         limit_bytes = min(budget_bytes, requested.partition_max_bytes)
         # KIP-74: the first partition with records returns at least one batch, regardless of limits.
-        data = _read_partition(cluster, call, partition, requested, limit_bytes, at_least_one=is_empty)
+        data = _read_partition(cluster, call, partition, key[1], requested, limit_bytes, at_least_one=is_empty)
         stored = data.records or b""
         if call.api_version < _FIRST_VERSION_OF_BATCHES:
             data = _with_messages(call, requested, data, limit_bytes, at_least_one=is_empty)
@@ -190,7 +210,9 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
             reading.moved.append(partition)
     if not reading.partitions:
         reading.missing_bytes = 0
-    reading.data |= unknown
+    if context.refused is None:
+        context.refused = refused
+    reading.data |= context.refused
     return reading
 
 
@@ -198,12 +220,16 @@ def _read_partition(
     cluster: "Cluster",
     call: Call,
     partition: Partition,
+    topic_id: bytes,
     requested: FetchPartition,
     limit_bytes: int,
     *,
     at_least_one: bool,
 ) -> PartitionData:
     log = partition.log
+    is_here = call.broker.node_id in partition.replicas
+    if is_here and call.api_version >= _FIRST_VERSION_OF_IDS and topic_id != partition.topic.topic_id:
+        return _failed(requested, ErrorCode.INCONSISTENT_TOPIC_ID)
     # From version 11 on consumers may read from followers (KIP-392).
     error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=call.api_version < 11)
     if error is not ErrorCode.NONE:

@@ -5,7 +5,7 @@ and their responses contain only partitions with changes. Classes and rules are 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -43,12 +43,16 @@ class FetchContext:
 
     Attributes:
         hidden: Those that the client may not read.
+        names: The names of the topics with the ids in the request. A session keeps those that it has found once.
+        refused: The errors of those that did not exist when the request was read; None before.
     """
 
     hidden: frozenset[Key] = frozenset()
+    refused: dict[Key, PartitionData] | None = None
 
     def __init__(self, partitions: dict[Key, FetchPartition]) -> None:
         self.partitions = partitions
+        self.names: dict[bytes, str] = {}
 
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
         """Return the content of the response.
@@ -96,6 +100,7 @@ class FullFetchContext(FetchContext):
             for key, read in data.items()
         }
         session = self.sessions.create(cached, now_ms, uses_topic_ids=self.uses_topic_ids)
+        session.names = self.names
         return Reply(ErrorCode.NONE, session.session_id, data)
 
 
@@ -104,6 +109,7 @@ class IncrementalFetchContext(FetchContext):
 
     def __init__(self, session: "FetchSession") -> None:
         super().__init__({key: cached.request for key, cached in session.partitions.items()})
+        self.names = session.names
         self.session = session
         self.epoch = session.epoch
 
@@ -152,7 +158,7 @@ def _has_nameless(partitions: Iterable[Key]) -> bool:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One session. `epoch` is the epoch that the next request must have."""
+    """One session. `epoch` is the epoch that the next request must have; `names` are those of `FetchContext`."""
 
     session_id: int
     partitions: dict[Key, CachedPartition]
@@ -160,6 +166,7 @@ class FetchSession:
     created_ms: float
     last_used_ms: float
     epoch: int = INITIAL_EPOCH + 1
+    names: dict[bytes, str] = field(default_factory=dict)
 
     def update(self, requested: dict[Key, FetchPartition], forgotten: list[Key]) -> None:
         """Add or change the requested partitions, and remove the forgotten ones."""
