@@ -198,20 +198,16 @@ INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
 """The configs of Kafka's internal topics (GroupCoordinator.groupMetadataTopicConfigs, TransactionStateManager)."""
 
 
-def topic_configs_error(configs: Mapping[str, str | None], release: Release) -> str | None:
+def topic_configs_error(configs: Mapping[str, str], release: Release) -> str | None:
     """Return an error message if a topic may not have these configs in a release, else None.
 
     Follows ControllerConfigurationValidator and LogConfig.validate.
     """
-    nulls = [name for name, value in configs.items() if value is None]
-    if nulls:
-        return f"Null value not supported for topic configs: {','.join(nulls)}"
     keys = topic_configs(release)
     unknown = [name for name in configs if name not in keys]
     if unknown:
         return f"Unknown topic config name: {unknown[0]}"
-    given = {name: value for name, value in configs.items() if value is not None}
-    return values_error(given, keys) or _conflict(given)
+    return values_error(configs, keys) or _conflict(configs)
 
 
 def checked_topic_configs(configs: Mapping[str, TopicConfigValue], release: Release) -> dict[str, str]:

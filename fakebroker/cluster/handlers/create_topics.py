@@ -111,9 +111,17 @@ def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
 
 
 def _config_error(cluster: "Cluster", topic: CreatableTopic) -> TopicError | None:
-    release = cluster.brokers[cluster.controller_id].release
-    message = topic_configs_error({config.name: config.value for config in topic.configs}, release)
+    message: str | None
+    if nulls := [config.name for config in topic.configs if config.value is None]:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+    else:
+        message = topic_configs_error(_configs(topic), cluster.brokers[cluster.controller_id].release)
     return None if message is None else TopicError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    """Return the configs of a new topic; of those that are named twice, the last value."""
+    return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
 def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
@@ -168,7 +176,7 @@ def _result(
 ) -> CreatableTopicResult:
     if isinstance(plan, TopicError):
         return _failed(topic.name, plan)
-    configs = {config.name: config.value for config in topic.configs if config.value is not None}
+    configs = _configs(topic)
     result = CreatableTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
     result.topic_config_error_code = topic_error(cluster, call, AclOperation.DESCRIBE_CONFIGS, topic.name)
     if not result.topic_config_error_code:
