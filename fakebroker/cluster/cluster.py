@@ -16,6 +16,7 @@ from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import new_acls
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.changes import store_min_isr
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
@@ -236,6 +237,7 @@ class Cluster:
         self.storage: ClusterStorage | None = None
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
+        store_min_isr(self)
         factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
         self.topics.create_offsets_topic(self.placement.place(config.number("offsets.topic.num.partitions"), factor))
         self._lead_offsets_topic()

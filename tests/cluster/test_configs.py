@@ -16,6 +16,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fakebroker.protocol.releases import NEWEST, RELEASES
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
@@ -255,7 +256,7 @@ def test_defaults_follow_the_emulated_release() -> None:
 
 
 def test_the_cluster_wide_resource_has_only_altered_configs() -> None:
-    harness = ClusterHarness(config={"message.max.bytes": 500})
+    harness = ClusterHarness(config={"message.max.bytes": 500}, as_version="4.0")
     assert describe(harness, CLUSTER)[0].configs == []
     set_(harness, CLUSTER, "message.max.bytes", "600")
     assert value(harness, CLUSTER, "message.max.bytes") == ("600", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -422,6 +423,20 @@ def test_all_brokers_have_the_same_minimum_of_replicas(
     assert (change(older, resource, (name, *change_of_value))[0] == ErrorCode.NONE) == (change_of_value[1] != "0")
 
 
+def test_eligible_replicas_need_one_minimum_of_replicas_for_all_brokers() -> None:
+    name = "min.insync.replicas"
+    own = ("2", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    of_all = ("3", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert value(ClusterHarness(config={name: 3}), BROKER_1, name) == of_all
+
+    older = ClusterHarness(config={name: 3}, as_version="4.0")
+    set_(older, BROKER_1, name, "2")
+    assert value(older, BROKER_1, name) == own
+    update = FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=1, upgrade_type=1)
+    older.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    assert value(older, BROKER_1, name) == of_all
+
+
 def test_configs_of_all_brokers_keep_the_minimum_of_replicas() -> None:
     harness = ClusterHarness()
     assert replace(harness, CLUSTER, {"log.retention.ms": "9"})[0] == ErrorCode.INVALID_CONFIG
@@ -533,7 +548,7 @@ def test_invalid_broker_configs(subtests: pytest.Subtests) -> None:
                 for error, message in (by_alter, by_incremental_alter):
                     assert error == ErrorCode.INVALID_REQUEST
                     assert expected in (message or "")
-                assert describe(harness, CLUSTER)[0].configs == []
+                assert [each.name for each in describe(harness, CLUSTER)[0].configs] == ["min.insync.replicas"]
 
 
 def test_deleting_a_read_only_broker_config_is_allowed() -> None:

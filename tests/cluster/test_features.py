@@ -179,7 +179,8 @@ def test_version_1_reports_each_feature_if_all_are_valid() -> None:
     )
     response = ClusterHarness().ask(request, 1)
     assert response.error_code == ErrorCode.NONE
-    assert [(each.feature, each.error_code) for each in response.results] == [("group.version", ErrorCode.NONE)]
+    (found,) = response.results
+    assert (found.feature, found.error_code, found.error_message) == ("group.version", ErrorCode.NONE, "NONE")
 
 
 def test_before_4_0_features_are_independent_of_each_other() -> None:

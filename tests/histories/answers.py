@@ -30,12 +30,6 @@ _NOT_COMPARED = {
     "subscription_id",
     *("transaction_start_time_ms", "last_timestamp", "issue_timestamp", "broker_epoch", "finalized_features_epoch"),
 }
-_OTHER_SOURCE = "min.insync.replicas"
-"""Kafka 4.1 and newer begin with a dynamic default of this config, the fake cluster does not.
-
-So its source and synonyms are not compared, and the configs of all brokers are compared without it.
-"""
-
 _STARTED_WITH = {
     *("advertised.listeners", "listeners"),
     *("listener.security.protocol.map", "controller.listener.names"),
@@ -155,9 +149,8 @@ class Pairs:
             case DescribeConfigsResponse():
                 results = []
                 for each in message.results:
-                    left_out = _STARTED_WITH if each.resource_name else {_OTHER_SOURCE}
                     if each.resource_type == ResourceType.BROKER:
-                        each = replaced(each, configs=[one for one in each.configs if one.name not in left_out])
+                        each = replaced(each, configs=[one for one in each.configs if one.name not in _STARTED_WITH])
                     if each.resource_type == ResourceType.BROKER_LOGGER:
                         each = replaced(each, configs=[])  # The brokers on this machine log without loggers.
                     results.append(each)
@@ -188,9 +181,7 @@ class Pairs:
 
     def _struct(self, path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
         for each in type(ours).FIELDS:
-            if each.name in _NOT_COMPARED or (
-                each.name in ("config_source", "synonyms") and ours.name == _OTHER_SOURCE
-            ):
+            if each.name in _NOT_COMPARED:
                 continue
             mine, other = getattr(ours, each.name), getattr(theirs, each.name)
             where = f"{path}.{each.name}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.topics import Topic
 
 
-_MIN_ISR = "min.insync.replicas"
+_MIN_ISR, _ELIGIBLE_REPLICAS = "min.insync.replicas", "eligible.leader.replicas.version"
 
 
 class ResourceType(IntEnum):
@@ -241,13 +241,23 @@ def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_o
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
 
 
-def _eligible_replicas_error(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str]) -> str | None:
-    """Return why `min.insync.replicas` cannot be changed so with eligible leader replicas (KIP-966), or None.
+def store_min_isr(cluster: "Cluster") -> None:
+    """Store one `min.insync.replicas` for all brokers, if the cluster has eligible leader replicas (KIP-966).
 
-    All brokers must have the same value. Kafka stores one for them when the feature is enabled.
+    Follows ConfigurationControlManager.maybeGenerateElrSafetyRecords.
     """
+    if not cluster.features.level(_ELIGIBLE_REPLICAS):
+        return
+    if _MIN_ISR not in cluster.broker_configs:
+        cluster.broker_configs = {**cluster.broker_configs, _MIN_ISR: str(cluster.config.number(_MIN_ISR))}
+    for broker in cluster.brokers.values():
+        broker.configs = {name: value for name, value in broker.configs.items() if name != _MIN_ISR}
+
+
+def _eligible_replicas_error(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str]) -> str | None:
+    """Return why `min.insync.replicas` cannot be changed so with eligible leader replicas (KIP-966), or None."""
     is_changed = _MIN_ISR in {each.name for each in change.changes}
-    if not cluster.features.finalized.get("eligible.leader.replicas.version"):
+    if not cluster.features.level(_ELIGIBLE_REPLICAS):
         return None
     if change.resource_name:
         return f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled." if is_changed else None

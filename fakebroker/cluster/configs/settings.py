@@ -91,7 +91,7 @@ SETTINGS: dict[str, ConfigKey] = {
         _LONG, 600_000, about="Connections without traffic for this long are closed, in real time; -1 is never."
     ),
     "default.replication.factor": ConfigKey(
-        _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
+        _INT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
     "delete.topic.enable": ConfigKey(_BOOLEAN, True, about="DeleteTopics works."),
     CLOCK_SKEW: ConfigKey(

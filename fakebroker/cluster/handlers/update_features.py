@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs.changes import store_min_isr
 from fakebroker.cluster.features import KIP_1022, KRAFT, Update
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.update_features import (
@@ -42,11 +43,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> UpdateFeaturesRespo
         return _refused(ErrorCode.INVALID_UPDATE_VERSION, message)
     if valid and not request.validate_only:
         cluster.features.apply(valid)
+        store_min_isr(cluster)
     if call.api_version > 1:
         return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
-    errors = [
-        (ErrorCode.NONE, None) if message is None else (ErrorCode.INVALID_UPDATE_VERSION, message) for message in faults
-    ]
+    # Kafka 4.0 and later have the name of the code as its message.
+    done = (ErrorCode.NONE, ErrorCode.NONE.name if call.broker.release >= KIP_1022 else None)
+    errors = [done if message is None else (ErrorCode.INVALID_UPDATE_VERSION, message) for message in faults]
     return _results(list(zip(updates, errors, strict=True)))
 
 
