@@ -26,6 +26,7 @@ from fakebroker.protocol.records import (
     decompressed_records,
     encode_records,
     iterate_records,
+    record_sizes,
     split_batches,
     with_encoded_records,
     with_timestamps,
@@ -160,11 +161,14 @@ def only_batch(data: bytes) -> RecordBatch:
 
 def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
     """Validate a batch at once; see `validate_in_parts`."""
-    return at_once(validate_in_parts(batch, ReadMeter(), limit_bytes))
+    return at_once(validate_in_parts(batch, ReadMeter(), limit_bytes=limit_bytes))
 
 
 def validate_in_parts(
-    batch: RecordBatch, meter: ReadMeter, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES
+    batch: RecordBatch,
+    meter: ReadMeter,
+    max_record_bytes: int | None = None,
+    limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES,
 ) -> Parts[RecordBatch]:
     """Validate a batch that a producer sent, as a broker does before it appends the batch.
 
@@ -173,6 +177,7 @@ def validate_in_parts(
     Args:
         batch: The batch.
         meter: Counts what is read; the limit, if records cannot be decompressed.
+        max_record_bytes: The largest record of a compressed batch; None if there is no limit.
         limit_bytes: The largest size of the decompressed records.
 
     Returns:
@@ -181,7 +186,7 @@ def validate_in_parts(
     Raises:
         InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
-    newest_ms = yield from _newest_timestamp(batch, meter, limit_bytes)
+    newest_ms = yield from _newest_timestamp(batch, meter, limit_bytes, max_record_bytes)
     if batch.base_offset != 0:
         raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
     if batch.is_control:
@@ -208,7 +213,9 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
     return at_once(_newest_timestamp(batch, ReadMeter(), limit_bytes))
 
 
-def _newest_timestamp(batch: RecordBatch, meter: ReadMeter, limit_bytes: int) -> Parts[int]:
+def _newest_timestamp(
+    batch: RecordBatch, meter: ReadMeter, limit_bytes: int, max_record_bytes: int | None = None
+) -> Parts[int]:
     """Do the work of `validate_batch` in parts."""
     sent_crc, attributes, last_offset_delta, base_timestamp_ms, _, _, _, _, record_count = batch.checked_fields()
     crc = batch.computed_crc()
@@ -223,6 +230,8 @@ def _newest_timestamp(batch: RecordBatch, meter: ReadMeter, limit_bytes: int) ->
     meter.size_bytes += limit_bytes
     data, start = decompressed_records(batch, limit_bytes)
     meter.size_bytes += len(data) - limit_bytes
+    if max_record_bytes is not None and max_record_bytes < len(data) and batch.compression is not Compression.NONE:
+        yield from _check_sizes(batch, data, max_record_bytes, meter)
     index, position, largest_delta = 0, start, 0
     while index < record_count:
         if index and meter.is_full:
@@ -251,6 +260,21 @@ def _newest_timestamp(batch: RecordBatch, meter: ReadMeter, limit_bytes: int) ->
         if not (index + 1) % _PART_RECORDS and meter.is_full_with(_PART_RECORDS):
             yield
     return newest_ms
+
+
+def _check_sizes(batch: RecordBatch, data: bytes, most_bytes: int, meter: ReadMeter) -> Parts[None]:
+    """Check the sizes of decompressed records, in parts.
+
+    Raises:
+        InvalidBatchError: A record is larger than the limit.
+    """
+    for index, size_bytes in enumerate(record_sizes(data, batch.record_count)):
+        if size_bytes > most_bytes:
+            raise InvalidBatchError(
+                f"{batch.label}: record {index} of {size_bytes} bytes, expected at most {most_bytes}"
+            )
+        if not (index + 1) % _PART_RECORDS and meter.is_full_with(_PART_RECORDS):
+            yield
 
 
 def recompressed(batch: RecordBatch, compression: Compression, meter: ReadMeter) -> Parts[RecordBatch]:

@@ -313,6 +313,18 @@ def record_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None, bool]]:
         yield batch.base_offset + offset_delta, key, _read_varint(data, position, _INT32_MAX)[0] >= 0
 
 
+def record_sizes(data: bytes, count: int) -> Iterator[int]:
+    """Yield the sizes of encoded records, without the lengths before them, up to the first malformed one."""
+    position = 0
+    for _ in range(count):
+        try:
+            length, position = _read_varint(data, position, _INT32_MAX)
+        except (IndexError, ValueError):
+            return
+        yield length
+        position += max(0, length)
+
+
 def after_varint(data: bytes, position: int) -> int:
     """Return the position after a varint."""
     while data[position] > 127:

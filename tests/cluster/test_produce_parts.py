@@ -153,10 +153,10 @@ def many_records(headers: tuple[tuple[str, bytes | None], ...] = ()) -> list[Rec
     return [Record(offset, 1000 + offset % 3, b"k", bytes(offset % 7), headers) for offset in range(MANY)]
 
 
-def produce_many(harness: ClusterHarness, records: list[Record]) -> Call:
+def produce_many(harness: ClusterHarness, records: list[Record], compression: Compression = Compression.NONE) -> Call:
     """Produce one batch to one partition."""
     harness.cluster.part_bytes = PART_RECORDS * RECORD_BYTES
-    data = PartitionProduceData(index=0, records=encode_batch(records))
+    data = PartitionProduceData(index=0, records=encode_batch(records, compression=compression))
     topic = TopicProduceData(name="news", partition_data=[data])
     return harness.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 12)
 
@@ -175,6 +175,17 @@ def test_a_batch_with_many_records_is_checked_in_parts(harness: ClusterHarness, 
     assert parts == expected
     (stored,) = harness.partition(0).log.batches_from(0)
     assert decode_records(stored) == many_records(headers)
+
+
+def test_sizes_of_decompressed_records_are_checked_in_parts(harness: ClusterHarness) -> None:
+    harness.partition(0).topic.configs = {"max.decompressed.message.bytes": "20"}
+    call = produce_many(harness, many_records(), Compression.GZIP)
+    parts = 1
+    while not call.has_response:
+        proceed(harness)
+        parts += 1
+    assert errors(call) == [0]
+    assert parts == 4 + MANY // PART_RECORDS
 
 
 def test_the_last_part_of_a_batch_finds_what_is_wrong(harness: ClusterHarness) -> None:

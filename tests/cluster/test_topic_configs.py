@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from fakebroker.cluster.configs.topic_configs import topic_configs
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
@@ -20,6 +21,7 @@ from fakebroker.protocol.messages.incremental_alter_configs import (
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, TimestampType, decode_records, encode_batch, split_batches
+from fakebroker.protocol.releases import Release
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness
 from tests.support.cluster.group_admin_harness import GroupAdminHarness
 from tests.support.group_requests import commit_of, offset_to_commit
@@ -513,6 +515,31 @@ def test_a_batch_larger_than_a_segment() -> None:
     harness = TopicHarness({"segment.bytes": 1024**2, "max.message.bytes": 2 * 1024**2})
     assert error(harness.produce((None, bytes(1_000_000)))) == ErrorCode.NONE
     assert error(harness.produce((None, bytes(1024**2)))) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+# max.decompressed.message.bytes
+
+
+def test_a_record_of_a_compressed_batch_may_be_too_large() -> None:
+    name, large = "max.decompressed.message.bytes", (None, bytes(94))  # 101 bytes as a record.
+    harness = TopicHarness(config={name: 100})
+    assert error(harness.produce(large)) == ErrorCode.NONE
+    refused = harness.produce((b"k", b"a"), large, compression=Compression.GZIP)
+    assert error(refused) == ErrorCode.INVALID_RECORD
+    assert (refused.error_message, refused.record_errors, refused.log_start_offset) == (None, [], 0)
+    assert error(harness.produce((None, bytes(93)), (b"k", b"a"), compression=Compression.GZIP)) == ErrorCode.NONE
+    harness.alter(name, 101)
+    assert error(harness.produce(large, compression=Compression.GZIP)) == ErrorCode.NONE
+    harness.alter(name, 100)
+    harness.alter(name, 1_000, resource_type=4, resource_name="1")
+    assert error(harness.produce(large, compression=Compression.GZIP)) == ErrorCode.INVALID_RECORD
+
+
+def test_releases_without_a_limit_of_decompressed_records() -> None:
+    name = "max.decompressed.message.bytes"
+    harness = TopicHarness(config={name: 1}, as_version="4.1")
+    assert error(harness.produce((None, b"a"), compression=Compression.GZIP)) == ErrorCode.NONE
+    assert [(name in topic_configs(Release(4, minor))) for minor in range(5)] == [False, False, True, False, True]
 
 
 # compression.type

@@ -20,6 +20,7 @@ are missing have their defaults. A value may refer to an earlier answer:
 | `$topics:news,sport` | bytes: the subscription to topics |
 | `$partitions:news-0,news-1` | bytes: an assignment |
 | `{"producer": "A", "values": ["x"], "sequence": 1}` | records: a batch; its sequence number is one too large |
+| `{"values": ["x", "x"], "compression": "GZIP"}` | records: a compressed batch |
 """
 
 import json
@@ -31,6 +32,7 @@ from typing import Any
 
 from fakebroker.cluster.logs.producer_state import SEQUENCES
 from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.end_txn import EndTxnResponse
@@ -261,9 +263,10 @@ class Clients:
             Record(index, described.get("timestamp", _TIMESTAMP_MS) + index, None, each.encode())
             for index, each in enumerate(values)
         ]
+        compression = Compression[described.get("compression", "NONE")]
         name = described.get("producer")
         if not name:
-            return encode_batch(records)
+            return encode_batch(records, compression=compression)
         client = self[name]
         place = described["at"]
         topic, index = parse_partition(self._text(place))
@@ -271,6 +274,7 @@ class Clients:
         at = max(client.sequences.get((topic, index), 0), client.sequences.get((topic_id, index), 0))
         return encode_batch(
             records,
+            compression=compression,
             producer_id=client.producer_id,
             producer_epoch=max(-1, client.producer_epoch + described.get("epoch", 0)),
             base_sequence=described["exact"] if "exact" in described else at + described.get("sequence", 0),

@@ -8,6 +8,7 @@ import msgspec
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.resolution import ConfigHolder, topic_config
 from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES
+from fakebroker.cluster.configs.topic_configs import topic_configs
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.releases import Release
 
@@ -19,6 +20,8 @@ _COMPRESSION = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+
+_MAX_DECOMPRESSED = "max.decompressed.message.bytes"
 
 FOREVER_MS = 2**63 - 1
 """The value of limits of timestamps that allows all."""
@@ -35,6 +38,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         max_message_bytes: The largest record batch (MESSAGE_TOO_LARGE).
+        max_decompressed_bytes: The largest record of a compressed batch; None if the release has no limit.
         segment_bytes: The largest record batch (RECORD_LIST_TOO_LARGE).
         keep_bytes: How many bytes a partition keeps; -1 for all.
         retention_ms: How long records are kept; -1 forever. Always -1 if the cleanup policy is only `compact`.
@@ -50,6 +54,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_message_bytes: int
+    max_decompressed_bytes: int | None
     segment_bytes: int
     keep_bytes: int
     retention_ms: int
@@ -118,6 +123,9 @@ def _resolved(cluster: ConfigHolder, broker: BrokerNode, topic: ConfiguredTopic)
         limits_bytes.append(int(text("retention.bytes")))
     return LogConfig(
         max_message_bytes=int(text("max.message.bytes")),
+        max_decompressed_bytes=int(text(_MAX_DECOMPRESSED))
+        if _MAX_DECOMPRESSED in topic_configs(broker.release)
+        else None,
         segment_bytes=int(text("segment.bytes")),
         keep_bytes=min((limit for limit in limits_bytes if limit >= 0), default=-1),
         retention_ms=int(text("retention.ms")) if deletes else -1,

@@ -14,6 +14,7 @@ from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.releases import Release
 
 _FOREVER = 2**63 - 1
+_LARGEST_RECORD = 2**31 - 9
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 _REPLICAS = r"\*|([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*"  # As in ThrottledReplicaListValidator.
@@ -71,7 +72,14 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
     "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
-    "max.decompressed.message.bytes": ConfigKey(_INT, 2**31 - 9, 1, broker_name="max.decompressed.message.bytes"),
+    "max.decompressed.message.bytes": ConfigKey(
+        _INT,
+        _LARGEST_RECORD,
+        1,
+        _LARGEST_RECORD,
+        about="Largest record of a compressed batch; only in 4.2, and from 4.4 on.",
+        broker_name="max.decompressed.message.bytes",
+    ),
     "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
     "message.timestamp.after.max.ms": ConfigKey(
         _LONG,
@@ -169,6 +177,9 @@ _SINCE = {
     "remote.storage.enable": Release(3, 6),
 }
 """The first releases with topic configs that 0.10.0 lacks. Source: generated/topic_config.html of each release."""
+_BACKPORTED = "max.decompressed.message.bytes"
+"""A config that patches of a release have, but not the release after it."""
+_LACKS_BACKPORTED = Release(4, 3)
 
 
 @cache
@@ -177,7 +188,11 @@ def topic_configs(release: Release) -> Mapping[str, ConfigKey]:
     keys = TOPIC_CONFIGS if release >= _REMOVED_IN else ALL_TOPIC_CONFIGS
     if release < _LARGER_SEGMENTS:
         keys = {**keys, **_OLDER_DEFINITIONS}
-    return {name: key for name, key in sorted(keys.items()) if release >= _SINCE.get(name, release)}
+    return {
+        name: key
+        for name, key in sorted(keys.items())
+        if release >= _SINCE.get(name, release) and not (name == _BACKPORTED and release == _LACKS_BACKPORTED)
+    }
 
 
 _INTERNAL_SEGMENT_BYTES = str(100 * 1024**2)

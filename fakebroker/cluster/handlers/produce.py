@@ -437,7 +437,7 @@ def _checked(
             return error
         if received.size_bytes > config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
-        batch = yield from validate_in_parts(received, meter)
+        batch = yield from validate_in_parts(received, meter, config.max_decompressed_bytes)
     if isinstance(batch, ErrorCode):
         return batch
     rules = _rules_for(batch, config, int(now_ms))
