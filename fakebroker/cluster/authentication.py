@@ -8,7 +8,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.call import Call, Peer, is_limited
 from fakebroker.cluster.configs.listener_settings import SASL_MECHANISMS
 from fakebroker.cluster.configs.settings import CLOCK_SKEW, REQUIRED_SCOPE
 from fakebroker.cluster.faults.error_catalog import error_places
@@ -146,10 +146,11 @@ class Authentication:
         is_supported = version in versions
         if not is_supported and api.request is not ApiVersionsRequest:
             raise ProtocolError(f"{api.name} version {version}, expected {versions}")
-        header, position = read_request_header(frame, version in api.request.FLEXIBLE)
+        limited = is_limited(broker, frame)
+        header, position = read_request_header(frame, version in api.request.FLEXIBLE, limited)
         request: Message = ApiVersionsRequest()
         if is_supported:
-            request = decode(api.request, frame, version, position, fills_data=False)
+            request = decode(api.request, frame, version, position, fills_data=False, limited=limited)
         return Call(self._peer, api, version, header.correlation_id, header.client_id or "", request, len(frame))
 
     def _shake_hands(self, call: Call, request: SaslHandshakeRequest) -> LoginAnswer:

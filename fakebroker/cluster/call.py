@@ -22,7 +22,9 @@ from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.registry import Api
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Field, Message, Struct
+from fakebroker.protocol.types import MAX_ELEMENTS, MAX_TAGS
 from fakebroker.security.acls import ANONYMOUS
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
@@ -421,6 +423,9 @@ _UNDECODED: Mapping[tuple[int, int], Callable[[bytes, int], Any]] = {
 _MIN_UNDECODED_BYTES = 128
 """Smaller requests have few keys and are often repeated: decoding them and caching the message is faster."""
 
+_FIRST_LIMITED, _UNLIMITED = Release(4, 2), Release(4, 3)
+"""The first release that limits arrays and tagged fields, in a patch; and a later one that does not."""
+
 
 def read_call(peer: Peer, frame: bytes) -> Call:
     """Decode a request.
@@ -447,10 +452,11 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     is_supported = api_version in versions
     if not is_supported and api.request is not ApiVersionsRequest:
         raise ProtocolError(f"{api.name} version {api_version}, expected {versions}")
-    header, position = read_request_header(frame, api_version in api.request.FLEXIBLE)
+    limited = is_limited(peer.broker, frame)
+    header, position = read_request_header(frame, api_version in api.request.FLEXIBLE, limited)
     if len(frame) >= _MIN_UNDECODED_BYTES and (split := _UNDECODED.get((api_key, api_version))) is not None:
         items = split(frame, position)
-        if items is not None:
+        if items is not None and not (limited and len(items[1]) > MAX_ELEMENTS):
             return UndecodedCall(peer, api, api_version, header, frame, position, items)
     if api_key == _SASL_AUTHENTICATE:
         # The journal must not have secrets, and an authenticated or anonymous client needs no answer to them.
@@ -459,13 +465,18 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     request: Message = ApiVersionsRequest()
     if is_supported:
         # As in Kafka, bytes after the message are ignored.
-        request = decode(api.request, frame, api_version, position, fills_data=False)
+        request = decode(api.request, frame, api_version, position, fills_data=False, limited=limited)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
     if api_key in WITH_SECRETS and is_supported:
         peer.secrets = withhold_secrets(api_key, request, peer.broker.release)
     elif is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
+
+
+def is_limited(broker: BrokerNode, frame: bytes) -> bool:
+    """Return whether a broker limits arrays and tagged fields of a request. Short requests cannot have too many."""
+    return len(frame) > MAX_TAGS and broker.release >= _FIRST_LIMITED and broker.release != _UNLIMITED
 
 
 def error_codes(value: Struct) -> Iterator[int]:

@@ -24,7 +24,7 @@ Encoder = Callable[[Any, bytearray], None]
 _MALFORMED = (struct.error, IndexError, ValueError, EOFError)
 _NOT_ENCODABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
-_decoders: dict[tuple[type[Struct], int], Decoder] = {}
+_decoders: dict[tuple[type[Struct], int, bool], Decoder] = {}
 _encoders: dict[tuple[type[Struct], int], Encoder] = {}
 
 
@@ -49,7 +49,9 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
         raise _located(error, cls, version) from None
 
 
-def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_data: bool = True) -> M:
+def decode(
+    cls: type[M], data: bytes, version: int, position: int = 0, *, fills_data: bool = True, limited: bool = False
+) -> M:
     """Decode a message.
 
     Args:
@@ -58,12 +60,13 @@ def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_
         version: The version of the message.
         position: The index of its first byte in the buffer.
         fills_data: Whether bytes after the message are an error; if not, they are ignored.
+        limited: Whether arrays with more than `MAX_ELEMENTS`, and more than `MAX_TAGS` tagged fields, are an error.
 
     Raises:
         ProtocolError: The message has no such version, or it is malformed.
     """
     try:
-        message, end = decoder_for(cls, version)(data, position)
+        message, end = decoder_for(cls, version, limited)(data, position)
     except _MALFORMED as error:
         raise _located(error, cls, version) from None
     if fills_data and end != len(data):
@@ -71,11 +74,11 @@ def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_
     return cast(M, message)
 
 
-def decoder_for(cls: type[Struct], version: int) -> Decoder:
+def decoder_for(cls: type[Struct], version: int, limited: bool = False) -> Decoder:
     """Return the compiled decoder. It raises built-in errors, which `decode` converts."""
-    decoder = _decoders.get((cls, version))
+    decoder = _decoders.get((cls, version, limited))
     if decoder is None:
-        decoder = _decoders[cls, version] = _compiled(cls, version, compiler.DecoderWriter)
+        decoder = _decoders[cls, version, limited] = _compiled(cls, version, compiler.DecoderWriter, limited)
     return decoder
 
 
@@ -127,8 +130,8 @@ def _fits(code: str, value: object) -> bool:
     return True
 
 
-def _compiled(cls: type[Struct], version: int, writer_type: type[compiler.Writer]) -> Any:
+def _compiled(cls: type[Struct], version: int, writer_type: type[compiler.Writer], limited: bool = False) -> Any:
     if issubclass(cls, Message) and version not in cls.VERSIONS:
         raise ProtocolError(f"{cls.__name__} v{version}: expected a version from {cls.VERSIONS}")
     flexible = issubclass(cls, Message) and version in cls.FLEXIBLE
-    return writer_type(cls, version, flexible).compile()
+    return writer_type(cls, version, flexible, limited).compile()

@@ -11,7 +11,9 @@ from typing import Any
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import (
     BYTES,
+    MAX_ELEMENTS,
     MAX_STRING_BYTES,
+    MAX_TAGS,
     RECORDS,
     STRING,
     UUID,
@@ -75,12 +77,13 @@ class Writer:
         field: The name of the field that the next lines are about; empty for none.
         scope: The global variables of the generated function.
         pending: Name, `struct` format and expression of fixed-width values that no line decodes or encodes yet.
+        limited: Whether arrays have at most `MAX_ELEMENTS`, and structs at most `MAX_TAGS`.
     """
 
     function: str
 
-    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
-        self.cls, self.version, self.flexible = cls, version, flexible
+    def __init__(self, cls: type[Struct], version: int, flexible: bool, limited: bool = False) -> None:
+        self.cls, self.version, self.flexible, self.limited = cls, version, flexible, limited
         self.lines: list[tuple[FieldsOfLine, str]] = []
         self.field = ""
         self.scope: dict[str, Any] = {"unsigned_varint": unsigned_varint, "read_unsigned_varint": read_unsigned_varint}
@@ -107,13 +110,15 @@ class Writer:
 
     def nested_function(self, cls: type[Struct]) -> str:
         """Compile the function of a nested struct, and return its name in the compiled code."""
-        return self.constant(type(self)(cls, self.version, self.flexible).compile())
+        return self.constant(type(self)(cls, self.version, self.flexible, self.limited).compile())
 
     def compile(self) -> Any:
         """Generate the function, register the fields of its lines, and return it."""
         self.write()
         kind = type(self).__name__
-        filename = f"<{kind} {self.cls.__module__}.{self.cls.__qualname__} v{self.version} {self.flexible}>"
+        filename = (
+            f"<{kind} {self.cls.__module__}.{self.cls.__qualname__} v{self.version} {self.flexible} {self.limited}>"
+        )
         for number, (fields, _) in enumerate(self.lines, 1):
             if fields:
                 FIELDS_OF_LINE[filename, number] = fields
@@ -226,8 +231,13 @@ class DecoderWriter(Writer):
         self.emit("if n < 0: raise ValueError(f'length {n}, expected 0 or more')", indent)
         self.emit(f"if stop > end: raise EOFError(f'{{n}} {unit} announced, {{end - pos}} bytes left')", indent)
 
+    def reject_more(self, limit: int, unit: str, indent: int = 1) -> None:
+        self.emit(f"if n > {limit}: raise ValueError(f'{{n}} {unit}, expected at most {limit}')", indent)
+
     def read_array(self, field: Field, target: str, indent: int) -> None:
         self.read_length("i", indent)
+        if self.limited:
+            self.reject_more(MAX_ELEMENTS, "elements", indent)
         inner = indent
         if self.is_nullable(field):
             self.emit(f"if n == -1: {target} = None", indent)
@@ -270,6 +280,8 @@ class DecoderWriter(Writer):
         self.emit("n = buf[pos]")
         self.emit("if n == 0: return out, pos + 1")
         self.emit("n, pos = read_unsigned_varint(buf, pos)")
+        if self.limited:
+            self.reject_more(MAX_TAGS, "tagged fields")
         self.emit("unknown = []")
         self.emit("last = -1")
         self.emit("for _ in range(n):")
@@ -297,8 +309,8 @@ class EncoderWriter(Writer):
 
     function = "encode"
 
-    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
-        super().__init__(cls, version, flexible)
+    def __init__(self, cls: type[Struct], version: int, flexible: bool, limited: bool = False) -> None:
+        super().__init__(cls, version, flexible, limited)
         self.scope["append_records"] = append_records
 
     def write(self) -> None:

@@ -13,7 +13,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode_into
 from fakebroker.protocol.compiler import PartsBuffer
 from fakebroker.protocol.schema import Message
-from fakebroker.protocol.types import decode_string, read_unsigned_varint
+from fakebroker.protocol.types import MAX_TAGS, decode_string, read_unsigned_varint
 
 M = TypeVar("M", bound=Message)
 
@@ -110,8 +110,13 @@ class RequestHeader(msgspec.Struct, frozen=True):
     client_id: str | None
 
 
-def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, int]:
+def read_request_header(frame: bytes, flexible: bool, limited: bool = False) -> tuple[RequestHeader, int]:
     """Decode a request header: version 2 in flexible versions of the request, otherwise version 1.
+
+    Args:
+        frame: The frame, without its size.
+        flexible: Whether the header has tagged fields.
+        limited: Whether more than `MAX_TAGS` tagged fields are an error.
 
     Returns:
         The header and the position of the message after it.
@@ -126,7 +131,7 @@ def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, in
             client_id = frame[10:stop].decode() if length >= 0 else None
         except UnicodeDecodeError:
             client_id = decode_string(frame[10:stop])
-        position = _skip_tags(frame, stop) if flexible else stop
+        position = _skip_tags(frame, stop, limited) if flexible else stop
     except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(f"request header malformed: {error}") from None
     if position > len(frame):
@@ -248,8 +253,10 @@ def has_tagged_header(cls: type[Message], version: int) -> bool:
     return version in cls.FLEXIBLE and cls.API_KEY != _API_VERSIONS_KEY
 
 
-def _skip_tags(frame: bytes, position: int) -> int:
+def _skip_tags(frame: bytes, position: int, limited: bool = False) -> int:
     count, position = read_unsigned_varint(frame, position)
+    if limited and count > MAX_TAGS:
+        raise ValueError(f"{count} tagged fields, expected at most {MAX_TAGS}")
     for _ in range(count):
         _, position = read_unsigned_varint(frame, position)
         size, position = read_unsigned_varint(frame, position)

@@ -65,6 +65,10 @@ def decode_string(data: bytes) -> str:
     return text
 
 
+MAX_ELEMENTS, MAX_TAGS = 1_000_000, 10_000
+"""How many elements an array, and how many tagged fields a struct or a header of a limited request may have."""
+
+
 def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """Decode an unsigned varint of at most 32 bits (KIP-482).
 
