@@ -74,6 +74,10 @@ KIP_854 = Release(3, 4)
 """The first release with `producer.id.expiration.ms`."""
 
 _GROUP_RESOURCE = 32
+_REPLICATION_FACTORS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
 """The type of resources that are groups (`ResourceType.GROUP`, whose module uses this one)."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
@@ -218,7 +222,13 @@ class Cluster:
             TRANSACTIONS_TOPIC: self.transactions.moves,
         }
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
-        self.first_use = FirstUse(self.topics, self.brokers, moves, self.auto_create_topic)
+        self.first_use = FirstUse(
+            self.topics,
+            self.brokers,
+            moves,
+            self.auto_create_topic,
+            self.can_create,
+        )
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
@@ -238,8 +248,7 @@ class Cluster:
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         store_min_isr(self)
-        factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
-        self.topics.create_offsets_topic(self.placement.place(config.number("offsets.topic.num.partitions"), factor))
+        self.topics.create_offsets_topic(self._placed_offsets_topic())
         self._lead_offsets_topic()
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
@@ -377,16 +386,34 @@ class Cluster:
         self.first_use.created(name, self.now_ms)
         return topic
 
-    def _lead_offsets_topic(self) -> None:
-        """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
+    def _wanted_replicas(self, name: str) -> int:
+        """Return how many replicas an internal topic needs: as many as are set, by default at most one a broker."""
+        setting = _REPLICATION_FACTORS[name]
+        wanted = self.config.number(setting)
+        return wanted if setting in self.config.overrides else min(wanted, len(self.brokers))
+
+    def can_create(self, name: str) -> bool:
+        """Return whether there are enough brokers for the replicas of an internal topic."""
+        return self._wanted_replicas(name) <= len(self.brokers)
+
+    def _placed_offsets_topic(self) -> Assignment:
+        """Return the replicas of a new topic __consumer_offsets; there may be fewer than it needs."""
+        factor = min(self._wanted_replicas(OFFSETS_TOPIC), len(self.brokers))
+        return self.placement.place(self.config.number("offsets.topic.num.partitions"), factor)
+
+    def _forget_groups(self) -> None:
+        """Make all group coordinators resign, because their topic was created or deleted."""
         self.group_moves.clear()
         if self.rewrite is not None:
             self.rewrite.clear()
-        partitions = self.topics.offsets_topic.partitions
         for broker in self.brokers.values():
             self.group_moves.resign_all(broker, self.now_ms)
-            broker.coordinator.set_partition_count(len(partitions))
-        for partition in partitions:
+            broker.coordinator.set_partition_count(len(self.topics.offsets_topic.partitions))
+
+    def _lead_offsets_topic(self) -> None:
+        """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
+        self._forget_groups()
+        for partition in self.topics.offsets_topic.partitions:
             leader = self.leader_of(partition)
             if leader is not None:
                 leader.groups.lead(partition.index, self.now_ms)
@@ -525,10 +552,12 @@ class Cluster:
     def auto_create_topic(self, name: str) -> Topic:
         """Create a topic that a request refers to, with the default number of partitions (AutoTopicCreationManager)."""
         if name == OFFSETS_TOPIC:
+            if name in self.first_use.due_ms and name not in self.topics:
+                return self.topics.create(name, self._placed_offsets_topic())  # There may be more brokers by now.
             self.topics.show_offsets_topic()
             return self.topics.offsets_topic
         if name == TRANSACTIONS_TOPIC:
-            factor = min(self.config.number("transaction.state.log.replication.factor"), len(self.brokers))
+            factor = min(self._wanted_replicas(name), len(self.brokers))
             count = self.config.number("transaction.state.log.num.partitions")
             needed = min(self.config.number("transaction.state.log.min.isr"), factor)
             configs = {**INTERNAL_TOPIC_CONFIGS[name], "min.insync.replicas": str(needed)}
@@ -537,8 +566,19 @@ class Cluster:
         return self.topics.create(name, assignment)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with its records and committed offsets. The next `tick` answers its delayed Fetch requests."""
+        """Delete a topic with its records and committed offsets. The next `tick` answers its delayed Fetch requests.
+
+        With an internal topic, all groups or transactional ids are lost. Clients that look for a coordinator create it.
+        """
+        if topic.is_internal:
+            self.first_use.deleted(topic.name, self.now_ms)
         self.topics.delete(topic)
+        if topic.name == OFFSETS_TOPIC:
+            self.topics.create_offsets_topic(self._placed_offsets_topic())
+            self._forget_groups()
+            self.settle(self.now_ms)
+        elif topic.name == TRANSACTIONS_TOPIC:
+            self.transactions.load()
         for partition in topic.partitions:
             self.purgatory.release(partition)
             partition.copying = ()

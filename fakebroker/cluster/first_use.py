@@ -3,7 +3,8 @@
 FindCoordinator gets COORDINATOR_NOT_AVAILABLE at first, until the topic exists. Then it returns the leaders. They
 answer NOT_COORDINATOR until they load their partitions, and COORDINATOR_LOAD_IN_PROGRESS until they have loaded them.
 Each topic is created by itself. A broker also has no producer ids when it is first asked for one. Measured with Apache
-Kafka 4.0.2 and 4.2.2, with one broker and with three. Does not depend on `Cluster` or requests.
+Kafka 4.0.2 and 4.2.2, with one broker and with three. After a deletion, clients use a topic for the first time again.
+Does not depend on `Cluster` or requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,6 +39,7 @@ class FirstUse:
         brokers: The brokers of the cluster, by node id.
         moves: The moves of coordinators, by the names of their internal topics.
         create: Creates an internal topic.
+        can_create: Returns whether there are as many brokers as an internal topic needs.
 
     Attributes:
         mode: What clients notice, from the next `begin` on.
@@ -51,10 +53,12 @@ class FirstUse:
         brokers: Mapping[int, BrokerNode],
         moves: Mapping[str, CoordinatorMoves[Any]],
         create: Callable[[str], Topic],
+        can_create: Callable[[str], bool],
     ) -> None:
         self.mode: FirstUseMode = "ready"
         self.due_ms: dict[str, float] = {}
-        self._topics, self._brokers, self._moves, self._create = topics, brokers, moves, create
+        self._topics, self._brokers, self._moves = topics, brokers, moves
+        self._create, self._can_create = create, can_create
         self._producer_ids_ms: dict[int, float] = {}
 
     def begin(self, now_ms: float) -> None:
@@ -63,28 +67,42 @@ class FirstUse:
         self._producer_ids_ms.clear()
         for name, moves in self._moves.items():
             moves.is_started = True
-            if self.mode == "kafka" and name not in self._topics:
+            if name not in self._topics and (self.mode == "kafka" or not self._can_create(name)):
                 self._wait(name, inf, now_ms)
 
     def exists(self, name: str, now_ms: float) -> bool:
         """Return whether an internal topic exists, for a client that needs it. If not, it will be created."""
         if name not in self.due_ms or name in self._topics:
             return True
+        if not self._can_create(name):
+            return False
+        if self.mode == "ready":
+            self.finish(name, now_ms)
+            return True
         self.due_ms[name] = min(self.due_ms[name], now_ms + CREATION_MS)
         return False
 
     def created(self, name: str, now_ms: float) -> None:
-        """Note that an internal topic was created, and that its leaders have to wait."""
-        if name in self.due_ms:
+        """Note that an internal topic was created, whose leaders coordinate it, and that they may have to wait."""
+        if name in self.due_ms and self.mode == "ready":
+            del self.due_ms[name]
+            self._moves[name].is_started = True
+        elif name in self.due_ms:
             self._wait(name, now_ms + ELECTION_MS, now_ms)
+
+    def deleted(self, name: str, now_ms: float) -> None:
+        """Note that an internal topic will be deleted: its coordinators resign, until a client needs it again."""
+        self._wait(name, inf, now_ms)
+        self._moves[name].clear()
 
     def finish(self, name: str, now_ms: float) -> None:
         """Create an internal topic with its coordinators at once, for a command that needs them."""
         if name in self.due_ms:
             if name not in self._topics:
                 self._create(name)
-            self._load(name, now_ms)
-            self._moves[name].finish_loading(now_ms)
+            if name in self.due_ms:
+                self._load(name, now_ms)
+                self._moves[name].finish_loading(now_ms)
 
     def has_producer_ids(self, node_id: int, now_ms: float) -> bool:
         """Return whether a broker has producer ids, for a client that needs one. If not, it gets some."""

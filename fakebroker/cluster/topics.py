@@ -311,6 +311,8 @@ class Topics:
         self._remember(topic)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
+        if topic.name == OFFSETS_TOPIC:
+            self.offsets_topic_is_used = False
         if self.storage is not None:
             self.storage.deleted(topic)
         self._changed(topic)

@@ -6,18 +6,21 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.first_use import FirstUseMode
+from fakebroker.cluster.inspect.explain import explain
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from fakebroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response, versions
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, join, sync_after
 from tests.support.cluster.replicas import assigned_topic, create_topics, new_topic, stop_brokers
-from tests.support.group_requests import commit_of, join_request, offset_to_commit
+from tests.support.group_requests import commit_of, heartbeat_request, join_request, offset_to_commit
 
 NAME = "__consumer_offsets"
 
@@ -119,9 +122,51 @@ def test_a_group_that_joins_without_a_lookup_creates_it() -> None:
 
 
 def test_its_replication_factor_is_a_setting() -> None:
-    for factor, replicas in ((1, 1), (2, 2), (9, 3)):
+    for factor in (1, 2, 3):
         harness = ClusterHarness(brokers=3, config={"offsets.topic.replication.factor": factor})
-        assert {len(each.replica_nodes) for each in named(harness).partitions} == {replicas}
+        assert {len(each.replica_nodes) for each in named(harness).partitions} == {factor}
+    assert {len(each.replica_nodes) for each in named(ClusterHarness(brokers=2)).partitions} == {2}
+
+
+def find_error(harness: ClusterHarness, key: str, key_type: int = 0) -> ErrorCode:
+    (found,) = harness.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 4).coordinators
+    return ErrorCode(found.error_code)
+
+
+@pytest.mark.parametrize("first_use", ["ready", "kafka"])
+def test_more_replicas_than_brokers(first_use: FirstUseMode) -> None:
+    config: dict[str, object] = {"offsets.topic.replication.factor": 3, "transaction.state.log.replication.factor": 2}
+    harness = ClusterHarness(config=config, first_use=first_use)
+    for _ in range(3):
+        assert [find_error(harness, "g"), find_error(harness, "t", 1)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        harness.advance(1_000)
+    assert named(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert harness.ask(heartbeat_request(), 4).error_code == ErrorCode.NOT_COORDINATOR
+    assert (
+        harness.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4).error_code
+        == ErrorCode.NOT_COORDINATOR
+    )
+    assert "its replicas need more brokers" in explain(harness.cluster, "g", harness.now_ms)
+    assert topics(harness) == {"news": 1}
+
+    commands_of(harness).add_broker()
+    find_error(harness, "t", 1)
+    harness.advance(1_000)
+    assert [find_error(harness, "g"), find_error(harness, "t", 1)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
+
+    commands_of(harness).add_broker()
+    find_error(harness, "g")
+    harness.advance(1_000)
+    assert find_error(harness, "g") == 0
+    assert {len(each.replica_nodes) for each in named(harness).partitions} == {3}
+
+
+def test_a_client_creates_it_with_fewer_replicas() -> None:
+    harness = ClusterHarness(config={"offsets.topic.replication.factor": 3})
+    (result,) = create_topics(harness, new_topic(NAME, partitions=7, factor=1))
+    assert result.error_code == ErrorCode.NONE
+    assert find(harness, "g") == [1]
+    assert harness.ask(heartbeat_request(), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # Its creation by clients

@@ -200,7 +200,7 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 50, 1, 10_000, about="Partitions of __consumer_offsets, unless it is created with another number."
     ),
     "offsets.topic.replication.factor": ConfigKey(
-        _SHORT, 3, 1, about="Replicas of __consumer_offsets, at most one a broker."
+        _SHORT, 3, 1, about="Replicas of __consumer_offsets; the default is at most one a broker."
     ),
     "producer.id.expiration.ms": ConfigKey(
         _INT, 86_400_000, 1, about="How long the last sequence number of a producer is kept (KIP-854)."
@@ -245,7 +245,7 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 50, 1, 10_000, about="Partitions of __transaction_state, unless it is created with another number."
     ),
     "transaction.state.log.replication.factor": ConfigKey(
-        _SHORT, 3, 1, about="Replicas of __transaction_state, at most one a broker."
+        _SHORT, 3, 1, about="Replicas of __transaction_state; the default is at most one a broker."
     ),
     "transactional.id.expiration.ms": ConfigKey(
         _INT, 604_800_000, 1, about="How long a transactional id without a transaction is kept."

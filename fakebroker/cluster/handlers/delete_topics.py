@@ -80,10 +80,6 @@ def _find(cluster: "Cluster", call: Call, name: str | None, topic_id: bytes) -> 
         return refused
     if topic is None:
         return _result(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if topic.is_internal:
-        # Kafka would delete __consumer_offsets with all groups, and create it again later.
-        message = f"internal topic {topic.name!r} cannot be deleted"
-        return _result(name, topic_id, ErrorCode.INVALID_REQUEST, message)
     return topic
 
 

@@ -107,7 +107,9 @@ def before_first_use(cluster: Cluster, key: str, topic: str, now_ms: float) -> I
         yield f"{key} has no coordinator yet: {topic} is new, and is loaded in {seconds_text(due_ms - now_ms)}."
         yield "Requests fail with NOT_COORDINATOR."
         return
-    if due_ms == inf:
+    if not cluster.can_create(topic):
+        yield f"{key} has no coordinator: {topic} cannot be created, because its replicas need more brokers."
+    elif due_ms == inf:
         yield f"{key} has no coordinator yet: no client has looked for one, so that {topic} does not exist."
     else:
         yield f"{key} has no coordinator yet: {topic} is created in {seconds_text(due_ms - now_ms)}."
