@@ -24,7 +24,8 @@ Encoder = Callable[[Any, bytearray], None]
 _MALFORMED = (struct.error, IndexError, ValueError, EOFError)
 _NOT_ENCODABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
-_decoders: dict[tuple[type[Struct], int, bool], Decoder] = {}
+_decoders: dict[tuple[type[Struct], int], Decoder] = {}
+_limited_decoders: dict[tuple[type[Struct], int], Decoder] = {}
 _encoders: dict[tuple[type[Struct], int], Encoder] = {}
 
 
@@ -76,9 +77,10 @@ def decode(
 
 def decoder_for(cls: type[Struct], version: int, limited: bool = False) -> Decoder:
     """Return the compiled decoder. It raises built-in errors, which `decode` converts."""
-    decoder = _decoders.get((cls, version, limited))
+    decoders = _limited_decoders if limited else _decoders
+    decoder = decoders.get((cls, version))
     if decoder is None:
-        decoder = _decoders[cls, version, limited] = _compiled(cls, version, compiler.DecoderWriter, limited)
+        decoder = decoders[cls, version] = _compiled(cls, version, compiler.DecoderWriter, limited)
     return decoder
 
 
