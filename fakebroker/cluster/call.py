@@ -22,7 +22,7 @@ from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.registry import Api
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.releases import has_patches_of_4_2
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import MAX_ELEMENTS, MAX_TAGS
 from fakebroker.security.acls import ANONYMOUS
@@ -423,9 +423,6 @@ _UNDECODED: Mapping[tuple[int, int], Callable[[bytes, int], Any]] = {
 _MIN_UNDECODED_BYTES = 128
 """Smaller requests have few keys and are often repeated: decoding them and caching the message is faster."""
 
-_FIRST_LIMITED, _UNLIMITED = Release(4, 2), Release(4, 3)
-"""The first release that limits arrays and tagged fields, in a patch; and a later one that does not."""
-
 
 def read_call(peer: Peer, frame: bytes) -> Call:
     """Decode a request.
@@ -476,7 +473,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
 
 def is_limited(broker: BrokerNode, frame: bytes) -> bool:
     """Return whether a broker limits arrays and tagged fields of a request. Short requests cannot have too many."""
-    return len(frame) > MAX_TAGS and broker.release >= _FIRST_LIMITED and broker.release != _UNLIMITED
+    return len(frame) > MAX_TAGS and has_patches_of_4_2(broker.release)
 
 
 def error_codes(value: Struct) -> Iterator[int]:

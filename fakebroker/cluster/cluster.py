@@ -16,7 +16,7 @@ from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import new_acls
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.configs.changes import store_min_isr
+from fakebroker.cluster.configs.eligible_replicas import store_min_isr
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config

@@ -52,3 +52,8 @@ def release(text: str) -> Release:
         if re.fullmatch(rf"{re.escape(str(known))}(\.[0-9]+){{0,{patch_numbers}}}", text):
             return known
     raise ConfigError.of("as_version", text, one_of(RELEASES, text))
+
+
+def has_patches_of_4_2(release: Release) -> bool:
+    """Return whether a release has what the last patches of 4.2 have changed: 4.4 and later have it, 4.3 has not."""
+    return release >= Release(4, 2) and release != Release(4, 3)

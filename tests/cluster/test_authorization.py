@@ -21,6 +21,11 @@ from fakebroker.protocol.messages.describe_topic_partitions import DescribeTopic
 from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
@@ -160,6 +165,26 @@ def test_messages_name_the_missing_permission(subtests: pytest.Subtests) -> None
         "UnregisterBroker",
         "UpdateFeatures",
     }
+
+
+@pytest.mark.parametrize(
+    ("as_version", "error"), [("4.1", ErrorCode.INVALID_REQUEST), (None, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+)
+def test_a_broker_checks_permission_before_its_configs(as_version: str | None, error: ErrorCode) -> None:
+    harness = ClusterHarness(as_version=as_version)
+    permit(harness)
+    config = AlterableConfig(name="log.retention.ms", config_operation=0, value="x")
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+    (found,) = ask(harness, IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses
+    assert found.error_code == error
+    assert (found.error_message is None) == (error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def test_refused_markers_name_their_producers() -> None:
+    harness = ClusterHarness()
+    permit(harness)
+    row = next(row for row in ROWS if row.api == "WriteTxnMarkers")
+    assert [each.producer_id for each in ask(harness, row.request(1, b""), 1).markers] == [1]
 
 
 def implied(need: Need, other: Need) -> bool:

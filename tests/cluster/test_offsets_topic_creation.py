@@ -17,6 +17,11 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response, versions
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, join, sync_after
 from tests.support.cluster.replicas import assigned_topic, create_topics, new_topic, stop_brokers
@@ -142,6 +147,16 @@ def test_more_replicas_than_brokers(first_use: FirstUseMode) -> None:
         harness.advance(1_000)
     assert named(harness).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert harness.ask(heartbeat_request(), 4).error_code == ErrorCode.NOT_COORDINATOR
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    commit = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="news", partitions=[partition])],
+    )
+    (refused,) = harness.ask(commit, 4).topics[0].partitions
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (
         harness.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4).error_code
         == ErrorCode.NOT_COORDINATOR

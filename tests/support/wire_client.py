@@ -38,10 +38,15 @@ class WireClient:
         broker: The broker.
         client_id: Client id in the header of requests.
         tls: What the client trusts, and its certificate, if the connection is encrypted.
+        host: The address of the client; "" for any.
     """
 
-    def __init__(self, broker: Address, client_id: str = "wire", tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection((broker.host, broker.port), timeout=TIMEOUT_S)
+    def __init__(
+        self, broker: Address, client_id: str = "wire", tls: ssl.SSLContext | None = None, host: str = ""
+    ) -> None:
+        self.socket = socket.create_connection(
+            (broker.host, broker.port), timeout=TIMEOUT_S, source_address=(host, 0) if host else None
+        )
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=broker.host)
         self.client_id = client_id

@@ -15,6 +15,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import broker_configs_error, known_configs
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS, KIP_714, pattern_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
+from fakebroker.cluster.configs.eligible_replicas import ELIGIBLE_REPLICAS, MIN_ISR
 from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, group_configs_error
 from fakebroker.cluster.configs.listener_settings import SSL_SETTINGS, without_prefix
 from fakebroker.cluster.configs.log_config import log_config
@@ -23,16 +24,13 @@ from fakebroker.cluster.configs.topic_configs import topic_configs, topic_config
 from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.releases import Release, has_patches_of_4_2
 from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
     from fakebroker.cluster.topics import Topic
-
-
-_MIN_ISR, _ELIGIBLE_REPLICAS = "min.insync.replicas", "eligible.leader.replicas.version"
 
 
 class ResourceType(IntEnum):
@@ -205,16 +203,21 @@ def _fault(changes: Sequence[Change], occurrences: int) -> str | None:
 def _require_permission(cluster: "Cluster", call: Call, change: ResourceChange) -> None:
     error = permission_error(cluster, call, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
     if error:
-        raise ConfigRefusedError(error, MESSAGES[error])
+        is_by_broker = change.resource_type == ResourceType.BROKER_LOGGER or (
+            change.resource_type == ResourceType.BROKER and has_patches_of_4_2(call.broker.release)
+        )
+        raise ConfigRefusedError(error, "" if is_by_broker else MESSAGES[error])
 
 
 def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_only: bool, fails: bool) -> None:
-    """Alter one resource. Permission is checked first, but for brokers last, because the controller checks it.
+    """Alter one resource. Permission is checked first, but for brokers last if only the controller checks it.
 
     With `fails`, the controller fails.
     """
     broker = call.broker
     if change.resource_type == ResourceType.BROKER:
+        if has_patches_of_4_2(broker.release):
+            _require_permission(cluster, call, change)
         configs = _checked_broker_configs(cluster, broker, change)
     if fails and change.resource_type != ResourceType.BROKER_LOGGER and _knows(broker, change):
         raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
@@ -241,28 +244,15 @@ def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_o
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
 
 
-def store_min_isr(cluster: "Cluster") -> None:
-    """Store one `min.insync.replicas` for all brokers, if the cluster has eligible leader replicas (KIP-966).
-
-    Follows ConfigurationControlManager.maybeGenerateElrSafetyRecords.
-    """
-    if not cluster.features.level(_ELIGIBLE_REPLICAS):
-        return
-    if _MIN_ISR not in cluster.broker_configs:
-        cluster.broker_configs = {**cluster.broker_configs, _MIN_ISR: str(cluster.config.number(_MIN_ISR))}
-    for broker in cluster.brokers.values():
-        broker.configs = {name: value for name, value in broker.configs.items() if name != _MIN_ISR}
-
-
 def _eligible_replicas_error(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str]) -> str | None:
     """Return why `min.insync.replicas` cannot be changed so with eligible leader replicas (KIP-966), or None."""
-    is_changed = _MIN_ISR in {each.name for each in change.changes}
-    if not cluster.features.level(_ELIGIBLE_REPLICAS):
+    is_changed = MIN_ISR in {each.name for each in change.changes}
+    if not cluster.features.level(ELIGIBLE_REPLICAS):
         return None
     if change.resource_name:
-        return f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled." if is_changed else None
-    is_removed = (is_changed or change.replaces) and _MIN_ISR not in configs
-    return f"Cluster-level {_MIN_ISR} cannot be removed while ELR is enabled." if is_removed else None
+        return f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled." if is_changed else None
+    is_removed = (is_changed or change.replaces) and MIN_ISR not in configs
+    return f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled." if is_removed else None
 
 
 def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:

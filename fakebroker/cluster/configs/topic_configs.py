@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, config_text
 from fakebroker.errors import ConfigError, one_of
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.releases import Release, has_patches_of_4_2
 
 _FOREVER = 2**63 - 1
 _LARGEST_RECORD = 2**31 - 9
@@ -167,7 +167,6 @@ _SINCE = {
     "local.retention.bytes": Release(3, 6),
     "local.retention.ms": Release(3, 6),
     "max.compaction.lag.ms": Release(2, 3),
-    "max.decompressed.message.bytes": Release(4, 2),
     "message.downconversion.enable": Release(2, 0),
     "message.timestamp.after.max.ms": Release(3, 6),
     "message.timestamp.before.max.ms": Release(3, 6),
@@ -177,9 +176,7 @@ _SINCE = {
     "remote.storage.enable": Release(3, 6),
 }
 """The first releases with topic configs that 0.10.0 lacks. Source: generated/topic_config.html of each release."""
-_BACKPORTED = "max.decompressed.message.bytes"
-"""A config that patches of a release have, but not the release after it."""
-_LACKS_BACKPORTED = Release(4, 3)
+_PATCHED = "max.decompressed.message.bytes"
 
 
 @cache
@@ -191,7 +188,7 @@ def topic_configs(release: Release) -> Mapping[str, ConfigKey]:
     return {
         name: key
         for name, key in sorted(keys.items())
-        if release >= _SINCE.get(name, release) and not (name == _BACKPORTED and release == _LACKS_BACKPORTED)
+        if release >= _SINCE.get(name, release) and (name != _PATCHED or has_patches_of_4_2(release))
     }
 
 

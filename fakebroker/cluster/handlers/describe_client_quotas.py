@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.quotas import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_client_quotas import (
@@ -26,7 +25,7 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClientQuotasResponse:
     request: DescribeClientQuotasRequest = call.request
     if refused := cluster_error(cluster, call, AclOperation.DESCRIBE_CONFIGS):
-        return DescribeClientQuotasResponse(error_code=refused, error_message=MESSAGES[refused], entries=None)
+        return DescribeClientQuotasResponse(error_code=refused, error_message=None, entries=None)
     error = _error(request)
     if error is not None:
         code, message = error

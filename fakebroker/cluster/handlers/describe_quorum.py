@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.features import KRAFT_VERSION
 from fakebroker.cluster.handlers.create_topics import CLUSTER_METADATA_TOPIC
 from fakebroker.errors import ErrorCode
@@ -39,7 +40,7 @@ _MS_PER_RECORD = 500
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeQuorumResponse:
     request: DescribeQuorumRequest = call.request
     if error := cluster_error(cluster, call, AclOperation.DESCRIBE):
-        return DescribeQuorumResponse(error_code=error, error_message=None, topics=[], nodes=[])
+        return DescribeQuorumResponse(error_code=error, error_message=MESSAGES[error], topics=[], nodes=[])
     requested = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
     if requested != [(CLUSTER_METADATA_TOPIC, 0)]:
         return _unknown(request)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -25,8 +24,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCr
     request: DescribeUserScramCredentialsRequest = call.request
     if error := cluster_error(cluster, call, AclOperation.DESCRIBE):
         # As in Kafka, the results do not name the users.
-        results = [_refused("", error, MESSAGES[error]) for _ in request.users or ()]
-        return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=results)
+        results = [_refused("", error, None) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=results)
     requested = Counter(user.name for user in request.users or ())
     iterations = cluster.credentials.scram_iterations()
     # Null and empty request all users.
@@ -51,5 +50,5 @@ def _described(iterations: Mapping[tuple[str, ScramMechanism], int], user: str) 
     return DescribeUserScramCredentialsResult(user=user, error_code=0, error_message=None, credential_infos=infos)
 
 
-def _refused(user: str, error: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+def _refused(user: str, error: ErrorCode, message: str | None) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(user=user, error_code=error, error_message=message, credential_infos=[])

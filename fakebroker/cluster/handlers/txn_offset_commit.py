@@ -11,6 +11,7 @@ from fakebroker.cluster.authorization import group_error, refusal, topic_error, 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
 from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.txn_offset_commit import (
@@ -27,8 +28,8 @@ from fakebroker.security.acls import AclOperation
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_VERIFIES = Release(3, 7)
-"""The first release that verifies partitions."""
+_VERIFIES, _LOOKS_FOR_TOPIC = Release(3, 7), Release(4, 0)
+"""The first releases that verify partitions, and that look for the topic of the group's offsets."""
 
 _FIRST_VERSION_OF_LOADING, _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 2, 4, 5
 
@@ -106,7 +107,8 @@ def _verify(cluster: "Cluster", call: Call, done: Callable[[ErrorCode], None]) -
     if not request.group_id:
         done(ErrorCode.INVALID_GROUP_ID)
     elif call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
-        done(ErrorCode.NOT_COORDINATOR)
+        is_missing = OFFSETS_TOPIC not in cluster.topics and call.broker.release >= _LOOKS_FOR_TOPIC
+        done(ErrorCode.COORDINATOR_NOT_AVAILABLE if is_missing else ErrorCode.NOT_COORDINATOR)
     elif adds or (call.broker.release >= _VERIFIES and is_enabled(cluster)):
         partition = cluster.offsets_partition_of(request.group_id)
         producer = request.transactional_id, request.producer_id, request.producer_epoch

@@ -23,7 +23,8 @@ _WITH_MESSAGE = Release(4, 1)
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> UnregisterBrokerResponse:
     request: UnregisterBrokerRequest = call.request
     if error := cluster_error(cluster, call, AclOperation.ALTER):
-        return UnregisterBrokerResponse(error_code=error, error_message=needs_cluster(AclOperation.ALTER))
+        message = needs_cluster(AclOperation.ALTER) if call.broker.release >= _WITH_MESSAGE else ""
+        return UnregisterBrokerResponse(error_code=error, error_message=message)
     broker = cluster.brokers.get(request.broker_id)
     if broker is None or not broker.registered:
         known = [each.node_id for each in cluster.brokers.values() if each.registered]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.changes import store_min_isr
+from fakebroker.cluster.configs.eligible_replicas import store_min_isr
 from fakebroker.cluster.features import KIP_1022, KRAFT, Update
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.update_features import (

@@ -7,7 +7,7 @@ transaction (KIP-664); its coordinator is not told.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.authorization import cluster_error, refusal
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
 from fakebroker.cluster.late_response import LateResponse
@@ -44,7 +44,7 @@ _COUNTS_RESULTS = Release(4, 0)
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: WriteTxnMarkersRequest = call.request
     if error := _permission_error(cluster, call):
-        return refusal(call, error)
+        return _response({each.producer_id: dict.fromkeys(_places(each), error) for each in request.markers})
     results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
     late: LateResponse[Mapping[int, Mapping[TopicPartition, ErrorCode]]] = LateResponse(_response)
     waits = False

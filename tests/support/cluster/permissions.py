@@ -282,18 +282,18 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "DeleteTopics",
-        {"timeout_ms": 1, "topic_names": ["news"], "topics": [{"name": "news", "topic_id": ZERO_UUID}]},
+        {"timeout_ms": 1_000, "topic_names": ["news"], "topics": [{"name": "news", "topic_id": ZERO_UUID}]},
         (_need("DELETE", TOPIC, "responses"),),
     ),
     Row(
         "DeleteTopics",
-        {"timeout_ms": 1, "topics": [{"name": None, "topic_id": NEWS_ID}]},
+        {"timeout_ms": 1_000, "topics": [{"name": None, "topic_id": NEWS_ID}]},
         (_need("DELETE", TOPIC, "responses"),),
         "6+",
     ),
     Row(
         "CreatePartitions",
-        {"topics": [{"name": "news", "count": 2, "assignments": None}], "timeout_ms": 1},
+        {"topics": [{"name": "news", "count": 2, "assignments": None}], "timeout_ms": 1_000},
         (_need("ALTER", TOPIC, "results"),),
     ),
     Row(
