@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -194,6 +194,7 @@ class ApacheKafka:
         release: A key of `RELEASES`, such as "4.2", or a full version.
         brokers: The number of brokers.
         controllers: How many of them, from the first one, are controllers, too; all by default.
+        racks: The racks of the brokers, if they have some.
         config: Settings of all brokers, by Kafka's names. They override the defaults here; None removes one.
 
     Attributes:
@@ -210,9 +211,10 @@ class ApacheKafka:
         brokers: int = 1,
         config: Mapping[str, object] | None = None,
         controllers: int | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         self.release = release
-        self._number, self._config = brokers, dict(config or {})
+        self._number, self._config, self._racks = brokers, dict(config or {}), racks
         self._controllers = brokers if controllers is None else controllers
         self.brokers: dict[int, KafkaBroker] = {}
         self.folder = Path()
@@ -260,6 +262,7 @@ class ApacheKafka:
                 + (f",CONTROLLER://127.0.0.1:{controller}" if is_controller else ""),
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "log.dirs": folder / "data",
+                "broker.rack": self._racks[node_id - 1] if self._racks else None,
                 "default.replication.factor": replicas,
                 "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
