@@ -45,6 +45,7 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
     FetchRequest: 12,
     OffsetCommitRequest: 9,
     OffsetFetchRequest: 9,
+    TxnOffsetCommitRequest: 5,
 }
 """Later versions identify topics by id (KIP-516, KIP-848), which this client does not support."""
 

@@ -17,6 +17,7 @@ from fakebroker.cluster.acl_rules import new_acls
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.eligible_replicas import store_min_isr
+from fakebroker.cluster.configs.group_configs import group_number
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
@@ -264,7 +265,10 @@ class Cluster:
             controls=self.group_controls,
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
-        sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
+        sessions = FetchSessions(
+            self.config.number("max.incremental.fetch.session.cache.slots"),
+            takes_nameless=emulated.release >= Release(4, 3),
+        )
         transaction_coordinator = self.transactions.new_coordinator(node_id, emulated.release)
         coordinators = coordinator, transaction_coordinator
         broker = BrokerNode(node_id, "", -1, *coordinators, sessions, emulated.release, emulated.versions, rack=rack)
@@ -292,18 +296,22 @@ class Cluster:
 
     def _coordinator_config(self, emulated: EmulatedRelease) -> CoordinatorConfig:
         topics = ClusterTopics(self.topics, self._rack_of)
-        return self.config.coordinator(emulated.release, emulated.supports_batch_join, topics, self._group_config)
+        group_config = partial(self._group_config, emulated.release)
+        return self.config.coordinator(emulated.release, emulated.supports_batch_join, topics, group_config)
 
     def _rack_of(self, node_id: int) -> str | None:
         broker = self.brokers.get(node_id)
         return None if broker is None else broker.rack
 
-    def _group_config(self, group_id: str, name: str) -> int | None:
-        """Return a numeric config of a group, None if it has none of its own."""
-        if not self.resource_configs:  # The usual case.
+    def _group_config(self, release: Release, group_id: str, name: str) -> int | None:
+        """Return a numeric config of a group: its own, or that of all brokers if it was changed; else None."""
+        if not self.resource_configs and not self.broker_configs:  # The usual case.
             return None
-        value = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
-        return None if value is None else int(value)
+        own = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
+        if own is not None:
+            return group_number(name, own, release, self.config.of_release(release))
+        changed = self.broker_configs.get(f"group.{name}")
+        return None if changed is None else int(changed)
 
     def _record_history(self, node_id: int, group: ChangedGroup, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -354,7 +362,8 @@ class Cluster:
         if not self.topics.offsets_topic_is_used:
             self.topics.show_offsets_topic()
         size_bytes = partition.log.size_bytes
-        append_records(partition.log, records, partition.leader_epoch, self.now_ms, self.writer_release(partition))
+        release = self.writer_release(partition)
+        append_records(partition.log, records, partition.leader_epoch, self.now_ms, release, self.topics.id_of)
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
 
     def writer_release(self, partition: Partition) -> Release:

@@ -36,18 +36,18 @@ class FeatureRange(NamedTuple):
     initial: int
 
 
-# "first-last=initial"; "-": the release does not report the feature. Source: BrokerFeatures, MetadataVersion and other
-# classes named after features, in each release. The initial levels are those of kafka-storage.sh: with a standalone
-# controller since 4.0, with a list of voters before.
+# By name without ".version": "first-last=initial", or "-" if the release does not report the feature. Source:
+# BrokerFeatures, MetadataVersion and other classes named after features. The initial levels are those of
+# kafka-storage.sh: with a standalone controller since 4.0, with a list of voters before.
 _TABLE = """
-feature                           3.3    3.4    3.5      3.6      3.7      3.8      3.9      4.0      4.1      4.2
-metadata.version                  1-7=7  1-8=8  1-11=11  1-14=14  1-19=19  1-20=20  1-21=21  7-25=25  7-27=27  7-29=29
-kraft.version                     -      -      -        -        -        -        0-1=0    0-1=1    0-1=1    0-1=1
-transaction.version               -      -      -        -        -        -        -        0-2=2    0-2=2    0-2=2
-group.version                     -      -      -        -        -        -        -        0-1=1    0-1=1    0-1=1
-eligible.leader.replicas.version  -      -      -        -        -        -        -        0-1=0    0-1=1    0-1=1
-share.version                     -      -      -        -        -        -        -        -        0-1=0    0-1=1
-streams.version                   -      -      -        -        -        -        -        -        -        0-1=1
+feature                  3.3   3.4   3.5     3.6     3.7     3.8     3.9     4.0     4.1     4.2     4.3     4.4
+metadata                 1-7=7 1-8=8 1-11=11 1-14=14 1-19=19 1-20=20 1-21=21 7-25=25 7-27=27 7-29=29 7-30=30 7-33=33
+kraft                    -     -     -       -       -       -       0-1=0   0-1=1   0-1=1   0-1=1   0-1=1   0-1=1
+transaction              -     -     -       -       -       -       -       0-2=2   0-2=2   0-2=2   0-2=2   0-2=2
+group                    -     -     -       -       -       -       -       0-1=1   0-1=1   0-1=1   0-1=1   0-1=1
+eligible.leader.replicas -     -     -       -       -       -       -       0-1=0   0-1=1   0-1=1   0-1=1   0-1=1
+share                    -     -     -       -       -       -       -       -       0-1=0   0-1=1   0-1=1   0-2=2
+streams                  -     -     -       -       -       -       -       -       -       0-1=1   0-1=1   0-1=1
 """
 
 _LEAST_METADATA_VERSION = 4
@@ -72,7 +72,7 @@ def _ranges() -> dict[Release, dict[str, FeatureRange]]:
             if cell != "-":
                 levels, _, initial = cell.partition("=")
                 first, _, last = levels.partition("-")
-                table[each][name] = FeatureRange(int(first), int(last), int(initial))
+                table[each][f"{name}.version"] = FeatureRange(int(first), int(last), int(initial))
     return table
 
 

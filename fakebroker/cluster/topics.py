@@ -12,6 +12,7 @@ from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
+from fakebroker.protocol.types import ZERO_UUID
 from fakebroker.topic_partition import unify_collision_chars
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -196,6 +197,11 @@ class Topics:
         """Return the name of the topic with an id."""
         topic = self._by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def id_of(self, name: str) -> bytes:
+        """Return the id of the topic with a name; zeros if there is none."""
+        topic = self._by_name.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
 
     def past_or_present_name_of(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with an id, also if it is one of the last that were deleted."""

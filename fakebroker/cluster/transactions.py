@@ -36,7 +36,8 @@ from fakebroker.protocol.releases import Release
 from fakebroker.protocol.transaction_markers import encode_marker
 from fakebroker.topic_partition import TopicPartition
 
-_CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
+_CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS, _FORGETS_MARKERS = Release(4, 0), Release(4, 2), Release(4, 3)
+_ROTATES_WHEN_FENCED = Release(4, 3)  # KAFKA-20090
 """The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""
 
 _FINAL_ERRORS = (
@@ -116,6 +117,7 @@ def transaction_config(config: Config, release: Release, version: int, partition
         expiration_check_interval_ms=config.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
         version=version,
         checks_pending_first=release >= _CHECKS_PENDING_FIRST,
+        rotates_when_fenced=release >= _ROTATES_WHEN_FENCED,
     )
 
 
@@ -358,7 +360,13 @@ class Transactions:
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader = cluster.leader_of(partition)
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else self.write_at(leader, partition, markers)
+        if leader is None:
+            # Since 4.3, Kafka takes a partition without a leader for one that was deleted: the transaction ends without
+            # its marker, and its records stay open (KRaftMetadataCache.getPartitionLeaderEndpoint).
+            sender = self.coordinator_of(markers.transactional_id)
+            forgets = sender is not None and sender.release >= _FORGETS_MARKERS
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if forgets else None
+        error = self.write_at(leader, partition, markers)
         return error if error in _FINAL_ERRORS else None
 
     def write_at(self, leader: BrokerNode, partition: Partition, markers: Markers) -> ErrorCode:

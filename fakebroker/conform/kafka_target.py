@@ -447,7 +447,7 @@ class KafkaTarget:
                 case GroupEpochRecord() if each.value is not None:
                     epoch = each.value.epoch
                 case AssignmentEpochRecord() if each.value is not None:
-                    assignment_epoch = each.value
+                    assignment_epoch = each.value.epoch
                 case MemberSubscriptionRecord():
                     subscriptions[each.member_id] = each.value
                 case CurrentAssignmentRecord():

@@ -9,7 +9,7 @@ from typing import Any
 
 from fakebroker.conform.consumers import TranscriptConsumer, describe, stored
 from fakebroker.conform.producers import PRODUCER_VERBS, TranscriptProducer
-from fakebroker.conform.transcript import Step, TranscriptError, expand_range
+from fakebroker.conform.transcript import Step, TranscriptError, expand_range, relative
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -263,7 +263,7 @@ class Members:
         instance_id = options.get("static", member.instance_id)
         if instance_id == "none" or version < _STATIC_FROM.get(step.verb, 0):
             instance_id = None
-        return member_id, options.get("gen", member.generation_id), instance_id
+        return member_id, relative(options.get("gen", member.generation_id), member.generation_id), instance_id
 
     def _join(self, step: Step, member: TranscriptMember, version: int) -> JoinGroupRequest:
         member_id, _, instance_id = self._identity(step, member, version)
@@ -379,7 +379,7 @@ class Members:
             )
             topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(partition)
         identity: dict[str, Any] = {
-            "generation_id": generation_id,
+            "generation_id_or_member_epoch": generation_id,
             "member_id": member_id,
             "group_instance_id": instance_id,
         }
@@ -398,7 +398,8 @@ class Members:
             return describe(step, group_id)
         member_id, epoch, instance_id = self._identity(step, member, 0)
         member_id = member.name if not member_id and "as" not in step.options else member_id
-        epoch = step.options.get("epoch", max(0, epoch))
+        epoch = max(0, epoch)
+        epoch = relative(step.options.get("epoch", epoch), epoch)
         if step.verb == "store-member":
             return stored(step, group_id, member_id, epoch, self.topic_ids)
         identity = member_id, epoch, _unquoted(instance_id) if instance_id else None

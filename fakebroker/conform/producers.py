@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.logs.transactions_topic import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from fakebroker.conform.transcript import Step
+from fakebroker.conform.transcript import Step, relative
 from fakebroker.coordinator.transaction.records import TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -208,9 +208,7 @@ class TranscriptProducer:
     def _identity(self, step: Step) -> tuple[int, int]:
         """Return the producer id and the epoch of a step; `e-1` is relative to the epoch of the producer."""
         producer_id = step.options.get("pid", self.producer_id)
-        epoch = step.options.get("epoch", self.epoch)
-        if isinstance(epoch, str):
-            epoch = self.epoch + int(epoch.removeprefix("e") or 0)
+        epoch = relative(step.options.get("epoch", self.epoch), self.epoch)
         if "plain" in step.options and "pid" not in step.options:
             return -1, -1
         return producer_id, epoch

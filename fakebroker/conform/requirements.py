@@ -15,10 +15,16 @@ COORDINATION_APIS = {api: API_BY_NAME[api].key for api, _ in REQUESTS.values() i
 
 AUTHORIZER = "authorizer.class.name"
 
+WITHOUT_WAITS: Mapping[str, str] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""The settings that most transcripts need and that are not Kafka's defaults."""
+
 DEFAULTS: Mapping[str, str] = {
+    **WITHOUT_WAITS,
     AUTHORIZER: "",
     "allow.everyone.if.no.acl.found": "false",
-    "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "2147483647",
     "group.min.session.timeout.ms": "6000",
     "group.max.session.timeout.ms": "1800000",
@@ -37,7 +43,7 @@ DEFAULTS: Mapping[str, str] = {
 }
 """The settings that a transcript may notice, with the values that it expects unless its head has others.
 
-They are Kafka's defaults, but no initial rebalance delay. Other settings in heads are not needed of a cluster: topics
+They are Kafka's defaults, except for `WITHOUT_WAITS`. Other settings in heads are not needed of a cluster: topics
 are created with the replicas that they should have, and names are chosen by their coordinator.
 """
 
@@ -117,7 +123,7 @@ def needs(transcript: Transcript, facts: Facts) -> list[str]:
 
 
 def needs_anywhere(transcript: Transcript, longest_s: float) -> list[str]:
-    """Return what a transcript needs beyond one broker with Kafka's default settings and no initial rebalance delay."""
+    """Return what a transcript needs beyond one broker with the settings in `DEFAULTS`."""
     found = needs(transcript, Facts(transcript.releases[-1], brokers=1, longest_s=longest_s))
     return [*found, *(f"needs {name}={value}" for name, value in transcript.config.items() if name in DEFAULTS)]
 
@@ -222,6 +228,8 @@ def _notices(transcript: Transcript, name: str, value: str) -> bool:
             return False  # The client of the run may do everything.
         case "group.initial.rebalance.delay.ms":
             return bool(joins)
+        case "group.consumer.assignment.interval.ms":
+            return bool(consumes)
         case "group.max.size":
             return len({each.actor for each in joins}) > int(value)
         case "group.consumer.max.size":
@@ -321,8 +329,8 @@ def settings_groups(transcripts: Iterable[Transcript]) -> list[SettingsGroup]:
             merged = {**group.settings, **settings}
             values = {**DEFAULTS, **merged}
             members = [*group.transcripts, transcript]
-            if all(accepts(each, name, values[name]) for each in members for name in merged) and accepts(
-                transcript, "group.initial.rebalance.delay.ms", values["group.initial.rebalance.delay.ms"]
+            if all(accepts(each, name, values[name]) for each in members for name in merged) and all(
+                accepts(transcript, name, values[name]) for name in WITHOUT_WAITS
             ):
                 group.settings.update(settings)
                 group.transcripts.append(transcript)
@@ -333,10 +341,10 @@ def settings_groups(transcripts: Iterable[Transcript]) -> list[SettingsGroup]:
 
 
 def properties(groups: Sequence[SettingsGroup]) -> str:
-    """Return groups of settings as lines for `server.properties`; those of the first group begin with the delay."""
+    """Return groups of settings as lines for `server.properties`; all begin with `WITHOUT_WAITS`."""
     parts = []
     for number, group in enumerate(groups, 1):
-        settings = {"group.initial.rebalance.delay.ms": "0", **group.settings}
+        settings = {**WITHOUT_WAITS, **group.settings}
         lines = [f"# {number}. {len(group.transcripts)} transcripts", *(f"{k}={v}" for k, v in settings.items())]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"

@@ -19,6 +19,8 @@ COMPARED = tuple(each for each in RELEASES if each >= (4, 0))
 """The releases whose results a transcript states, oldest first. A transcript with `as_version` has results for one."""
 
 _COLUMN = 40
+_KAFKA_20268 = Release(4, 3)
+_EPOCH = re.compile(r"\b(epoch|at|generation) ([1-9]\d*)")
 
 
 class TranscriptError(Exception):
@@ -27,6 +29,11 @@ class TranscriptError(Exception):
 
 Results = tuple[str, ...]
 """What a step prints: its own result, "" for none, then the indented lines, the answers to earlier requests."""
+
+
+def _one_lower(results: Results) -> Results:
+    """Return results of a consumer group with the epochs of releases before 4.3, which begin with 1 instead of 2."""
+    return tuple(_EPOCH.sub(lambda found: f"{found[1]} {max(1, int(found[2]) - 1)}", line) for line in results)
 
 
 class ReleaseRange(NamedTuple):
@@ -52,6 +59,7 @@ class Step:
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
         version: The version of the request; None for the version in `REQUESTS`.
         results: The expected results, by range of releases; None stands for all other releases.
+        has_lower_epochs: Whether epochs are one lower before 4.3 (`first_epoch=2`).
     """
 
     place: str
@@ -62,6 +70,7 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
     results: Mapping[ReleaseRange | None, Results] = field(default_factory=dict, compare=False)
+    has_lower_epochs: bool = False
 
     @property
     def request(self) -> tuple[str, int]:
@@ -74,7 +83,11 @@ class Step:
         for each, results in self.results.items():
             if each is not None and each.first <= release <= each.last:
                 return results
-        return self.results[None]
+        return self.of_newest(self.results[None], release)
+
+    def of_newest(self, newest: Results, release: Release) -> Results:
+        """Return what a release returns if the step has no results of its own for it."""
+        return _one_lower(newest) if self.has_lower_epochs and release < _KAFKA_20268 else newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +158,7 @@ class Transcript:
             lines += _block(line.command, newest[index])
             differing: list[tuple[ReleaseRange, Results]] = []
             for each, found in results.items():
-                if found[index] == newest[index]:
+                if found[index] == line.of_newest(newest[index], each):
                     continue
                 if differing and differing[-1][1] == found[index] and _adjoins(differing[-1][0].last, each, results):
                     differing[-1] = ReleaseRange(differing[-1][0].first, each), found[index]
@@ -348,6 +361,11 @@ def _epoch(text: str) -> int | str:
     return text if re.fullmatch(r"e([+-]\d+)?", text) else _integer(text)
 
 
+def relative(epoch: int | str, current: int) -> int:
+    """Return an epoch of a step, which may be relative to the current one, such as `e-1`."""
+    return epoch if isinstance(epoch, int) else current + int(epoch.removeprefix("e") or 0)
+
+
 def _timeout(text: str) -> int:
     """Parse a time, or a number of milliseconds, which may be invalid."""
     return int(text) if re.fullmatch(r"-?\d+", text) else duration_ms(text)
@@ -360,7 +378,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "duration": duration_ms,
     "epoch": _epoch,
     "from": _integer,
-    "gen": _integer,
+    "gen": _epoch,
     "load": _or_keyword("hold", duration_ms),
     "lose_tail": _integer,
     "min": _integer,
@@ -419,6 +437,11 @@ def parse(text: str, name: str) -> Transcript:
         raise TranscriptError(f"{name}:1: expected a line '# Source: ...' in the head")
     brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
     as_version, proposals = settings.pop("as_version", None), settings.pop("proposals", "")
+    first_epoch = settings.pop("first_epoch", "")
+    if first_epoch not in ("", "2"):
+        raise TranscriptError(f"{name}: first_epoch={first_epoch}: expected 2")
+    if first_epoch:
+        lines = [replace(each, has_lower_epochs=True) if isinstance(each, Step) else each for each in lines]
     target = settings.pop("target", "")
     if target not in ("", "core"):
         raise TranscriptError(f"{name}: target={target}: expected 'core'")

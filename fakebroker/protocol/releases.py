@@ -21,7 +21,7 @@ class Release(NamedTuple):
         return ".".join(map(str, numbers))
 
 
-NEWEST = Release(4, 2)
+NEWEST = Release(4, 4)
 """The last column of `releases.txt`; brokers that emulate no release have its behavior."""
 
 

@@ -83,7 +83,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             client, its partitions decide which coordinator a group has.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
-        as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
+        as_version: The Kafka release to emulate, from "0.10.0" to "4.4". None: the newest behavior, with every
             implemented version of each API.
         api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
             supported.

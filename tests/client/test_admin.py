@@ -162,7 +162,7 @@ async def test_an_unsupported_api_is_an_error_of_each_group() -> None:
         (failed,) = (await admin.delete_groups(["g"])).errors.values()
         assert failed.error is ErrorCode.UNSUPPORTED_VERSION
         assert "DeleteGroups: broker 127.0.0.1:" in str(failed)
-        assert str(failed).endswith("supports no version, this client 0-2")
+        assert str(failed).endswith("supports no version, this client 0-3")
         with pytest.raises(GroupError, match=r"^group 'g': OffsetDelete failed with UNSUPPORTED_VERSION"):
             (await admin.delete_group_offsets({"g": [PARTITION]})).all()
     async with cluster_and_admin(as_version="0.10.1") as (_, admin):

@@ -174,7 +174,7 @@ async def test_api_versions_is_repeated_in_a_version_that_the_broker_supports(su
                 connection = await connect(ours, nursery)
                 assert connection.versions.version_for(HeartbeatRequest) == 2
                 await connection.aclose()
-            assert sent == [4, expected_version]
+            assert sent == [5, expected_version]
 
 
 @in_trio

@@ -62,7 +62,7 @@ def test_a_transaction_before_kip_890() -> None:
     assert isinstance(offsets, AddOffsetsToTxnRequest)
     assert (offsets.group_id, offsets.producer_id, offsets.producer_epoch) == ("g", 7, 0)
     assert isinstance(commit, TxnOffsetCommitRequest)
-    assert (commit.group_id, commit.member_id, commit.generation_id) == ("g", "m", 3)
+    assert (commit.group_id, commit.member_id, commit.generation_id_or_member_epoch) == ("g", "m", 3)
     assert [each.committed_offset for each in commit.topics[0].partitions] == [5]
     assert isinstance(end, EndTxnRequest)
     assert (end.transactional_id, end.producer_id, end.producer_epoch, end.committed) == ("t", 7, 0, True)

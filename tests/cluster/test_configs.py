@@ -715,7 +715,8 @@ def test_a_broker_lists_the_configs_of_its_release(subtests: pytest.Subtests) ->
         ("0.11", 154, "zookeeper.connect", "node.id"),
         ("2.8", 218, "advertised.host.name", "compression.gzip.level"),
         ("3.9", 314, "inter.broker.protocol.version", "advertised.host.name"),
-        ("4.2", len(BROKER_CONFIGS), "compression.gzip.level", "zookeeper.connect"),
+        ("4.2", 321, "compression.gzip.level", "group.consumer.assignment.interval.ms"),
+        ("4.4", len(BROKER_CONFIGS), "group.consumer.assignment.interval.ms", "zookeeper.connect"),
     ]:
         with subtests.test(as_version=as_version):
             names = names_of(ClusterHarness(as_version=as_version))
@@ -769,9 +770,12 @@ def test_which_configs_can_be_altered_for_all_brokers() -> None:
     assert (error, "only per-listener" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
     error, message = change(harness, BROKER_1, ("log.dirs", SET, "/tmp"))
     assert (error, message) == (ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: log.dirs")
-    assert "leader.replication.throttled.rate" not in names_of(harness)
-    set_(harness, BROKER_1, "leader.replication.throttled.rate", "1000")
-    assert value(harness, BROKER_1, "leader.replication.throttled.rate")[0] == "1000"
+    throttle = "leader.replication.throttled.rate"
+    for before_4_3 in (True, False):
+        harness = ClusterHarness(as_version="4.2" if before_4_3 else None)
+        assert (throttle not in names_of(harness)) == before_4_3
+        set_(harness, BROKER_1, throttle, "1000")
+        assert value(harness, BROKER_1, throttle)[0] == "1000"
 
 
 def test_a_topic_has_the_configs_of_the_release(subtests: pytest.Subtests) -> None:
@@ -781,7 +785,8 @@ def test_a_topic_has_the_configs_of_the_release(subtests: pytest.Subtests) -> No
         ("2.8", 26, "message.downconversion.enable", "true"),
         ("3.6", 31, "message.timestamp.after.max.ms", str(2**63 - 1)),
         ("3.9", 36, "message.format.version", "3.0-IV1"),
-        ("4.2", len(TOPIC_CONFIGS), "message.timestamp.after.max.ms", "3600000"),
+        ("4.2", 34, "message.timestamp.after.max.ms", "3600000"),
+        ("4.4", len(TOPIC_CONFIGS), "remote.copy.lag.ms", "0"),
     ]:
         with subtests.test(as_version=as_version):
             harness = ClusterHarness(as_version=as_version)

@@ -155,24 +155,25 @@ def test_the_assignor_does_not_run_while_it_is_held() -> None:
     lab = Lab("a")
     with lab.commands.hold("g", "Assigning"):
         joined = lab.join("b")
-        assert (joined.member_epoch, assigned(joined)) == (1, [])
+        assert (joined.member_epoch, assigned(joined)) == (2, [])
         assert assigned(lab.stay("a")) is None
-        assert (lab.view().state, lab.view().generation_id, lab.view().assignment_epoch) == ("Assigning", 2, 1)
+        assert (lab.view().state, lab.view().generation_id, lab.view().assignment_epoch) == ("Assigning", 3, 2)
         assert "The assignor is held until it is released." in lab.explanation()
         lab.harness.advance(40_000)
         lab.stay("a")
         lab.stay("b")
     assert "The next heartbeat of a member runs the assignor." in lab.explanation()
     assert len(assigned(lab.stay("a")) or ()) == 2
-    assert (lab.view().state, lab.view().assignment_epoch) == ("Reconciling", 2)
+    assert (lab.view().state, lab.view().assignment_epoch) == ("Reconciling", 3)
 
 
-def test_the_first_assignment_is_not_held() -> None:
-    lab = Lab()
-    lab.commands.hold("g", "Assigning")
-    assert assigned(lab.join("a")) == [0, 1, 2, 3]
-    assert assigned(lab.join("b")) == []
-    assert lab.view().state == "Assigning"
+def test_before_4_3_the_first_assignment_is_not_held() -> None:
+    for release, first in (("4.2", [0, 1, 2, 3]), (None, [])):
+        lab = Lab(as_version=release)
+        lab.commands.hold("g", "Assigning")
+        assert (lab.join("a").member_epoch, lab.has("a")) == (1, {*first}), release
+        assert assigned(lab.join("b")) == []
+        assert lab.view().state == "Assigning"
 
 
 # Assignments
@@ -181,10 +182,10 @@ def test_the_first_assignment_is_not_held() -> None:
 def test_a_forced_rebalance_starts_the_next_epoch() -> None:
     lab = Lab("a", "b")
     lab.commands.force_rebalance("g")
-    assert (lab.view().state, lab.view().generation_id) == ("Assigning", 3)
+    assert (lab.view().state, lab.view().generation_id) == ("Assigning", 4)
     with pytest.raises(ConfigError, match="a group in state Reconciling or Stable, not Assigning"):
         lab.commands.force_rebalance("g")
-    assert (lab.stay("a").member_epoch, lab.stay("b").member_epoch) == (3, 3)
+    assert (lab.stay("a").member_epoch, lab.stay("b").member_epoch) == (4, 4)
     assert lab.view().state == "Stable"
     assert [each.cause for each in lab.view().timeline().moments][-3] == "an assignment was forced"
 
@@ -226,14 +227,14 @@ def test_a_chosen_assignment_has_one_member_for_each_partition() -> None:
 def test_a_member_is_evicted() -> None:
     lab = Lab("a", "b")
     lab.commands.evict("g", "client-b")
-    assert beat(lab.harness, "b", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(lab.harness, "b", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert assigned(lab.stay("a")) == [0, 1, 2, 3]
 
 
 def test_a_session_is_expired() -> None:
     lab = Lab("a", "b")
     lab.commands.expire("g", "b")
-    assert beat(lab.harness, "b", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(lab.harness, "b", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     last = lab.view().timeline().moments[-1]
     assert (last.cause, last.left) == ("session of b expired", ("b",))
 
@@ -244,10 +245,10 @@ def test_the_epoch_of_a_member_is_fenced() -> None:
     lab.commands.fence_epoch("g", "a")
     assert (lab.view().state, lab.has("a")) == ("Reconciling", set())
     assert "a was fenced, and is removed in 45.0 s unless it rejoins." in lab.explanation()
-    fenced = beat(lab.harness, "a", 2)
+    fenced = beat(lab.harness, "a", 3)
     assert fenced.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     joined = lab.join("a")
-    assert (joined.error_code, joined.member_epoch, {*(assigned(joined) or ())}) == (0, 2, former)
+    assert (joined.error_code, joined.member_epoch, {*(assigned(joined) or ())}) == (0, 3, former)
     assert lab.view().state == "Stable"
 
 
@@ -256,16 +257,16 @@ def test_the_epoch_of_a_static_member_is_fenced() -> None:
     lab.join("s", instance_id="i")
     lab.commands.fence_epoch("g", "i")
     assert lab.has("s") == {0, 1, 2, 3}, "it keeps them, as while it is away"
-    assert beat(lab.harness, "s", 1, instance_id="i").error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert beat(lab.harness, "s", 2, instance_id="i").error_code == ErrorCode.FENCED_MEMBER_EPOCH
     joined = lab.join("s", instance_id="i")
-    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 1, [0, 1, 2, 3])
+    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 2, [0, 1, 2, 3])
 
 
 def test_a_static_member_is_fenced() -> None:
     lab = Lab()
     lab.join("s", instance_id="i")
     lab.commands.fence("g", "i")
-    assert beat(lab.harness, "s", 1, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert beat(lab.harness, "s", 2, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
     (member,) = lab.view().members
     assert (member.instance_id, member.subscribed_topics, lab.has(member.member_id)) == ("i", ("news",), {0, 1, 2, 3})
     with pytest.raises(ConfigError, match=r"^group 'g': instance_id='other': expected one of i$"):
@@ -315,11 +316,11 @@ def test_the_journal_filters_by_member_and_epoch() -> None:
     def epochs(**filters: Any) -> list[int]:
         return [call.request.member_epoch for call in journal.requests("ConsumerGroupHeartbeat", **filters)]
 
-    assert epochs(member="b") == [0, 2, 2, 2, -1]
-    assert epochs(member="a", generation=1) == [1, 1]
+    assert epochs(member="b") == [0, 3, 3, 3, -1]
+    assert epochs(member="a", generation=2) == [2, 2]
     assert epochs(generation=-1) == [-1]
     summaries = [call.summarize().generations for call in journal.requests("ConsumerGroupHeartbeat", member="b")]
-    assert summaries == [(0,), (2,), (2,), (2,), (-1,)]
-    assert journal.requests("JoinGroup", generation=1) == []
+    assert summaries == [(0,), (3,), (3,), (3,), (-1,)]
+    assert journal.requests("JoinGroup", generation=2) == []
     with pytest.raises(ConfigError, match="generation=-3: expected an integer >= -2"):
         journal.requests(generation=-3)

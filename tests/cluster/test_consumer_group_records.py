@@ -7,6 +7,7 @@ from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, reco
 from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
+    AssignmentEpochValue,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
     CurrentAssignmentValue,
@@ -22,13 +23,14 @@ from fakebroker.coordinator.group.modern.records import (
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.releases import Release
 from tests.support.annotated_hex import annotated_hex
 from tests.support.subtests import subtest_for_each
 
 TOPIC = bytes(range(16))
 ID = TOPIC.hex(" ")
 
-# The record, its key and its value, as Kafka 4.2 defines them.
+# The record, its key and its value, as Kafka 4.4 defines them.
 RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
     (
         MemberSubscriptionRecord(
@@ -137,7 +139,17 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         01 00 01 00              # one tag: 0, 1 byte, null (as a running Kafka writes it)
         """,
     ),
-    (AssignmentEpochRecord("g", 5), "00 06 00 01 67", "00 00 00 00 00 05 00"),
+    (AssignmentEpochRecord("g", AssignmentEpochValue(5)), "00 06 00 01 67", "00 00 00 00 00 05 00"),
+    (
+        AssignmentEpochRecord("g", AssignmentEpochValue(5, 256)),
+        "00 06 00 01 67",
+        """
+        00 00
+        00 00 00 05
+        01 00 08                 # one tag: 0, 8 bytes
+        00 00 00 00 00 00 01 00  # timestamp
+        """,
+    ),
     (
         TargetAssignmentRecord("g", "m", {TOPIC: frozenset((2, 1))}),
         "00 07 00 01 67 00 01 6d",
@@ -154,7 +166,9 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         CurrentAssignmentRecord(
             "g",
             "m",
-            CurrentAssignmentValue(5, 4, MemberState.UNREVOKED_PARTITIONS, {}, {TOPIC: frozenset((3,))}),
+            CurrentAssignmentValue(
+                5, 4, MemberState.UNREVOKED_PARTITIONS, {}, {TOPIC: frozenset((3, 4))}, {(TOPIC, 3): 2}
+            ),
         ),
         "00 08 00 01 67 00 01 6d",
         f"""
@@ -165,8 +179,9 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         01                       # nothing is assigned
         02                       # pending: one topic
         {ID}
-        02 00 00 00 03
-        00                       # tags
+        03 00 00 00 03 00 00 00 04
+        01 00 09                 # one tag: 0, 9 bytes
+        03 00 00 00 02 00 00 00 05  # epochs
         00
         """,
     ),
@@ -193,6 +208,29 @@ def test_bytes(record: ConsumerGroupRecord, key: str, value: str) -> None:
     encoded = annotated_hex(key), annotated_hex(value)
     assert (record_key(record), record_value(record)) == encoded
     assert parse_record(*encoded) == record
+
+
+def test_before_4_3_current_assignments_have_no_epochs_of_partitions() -> None:
+    held = {TOPIC: frozenset((3,))}
+    value = CurrentAssignmentValue(5, 4, MemberState.STABLE, held, {}, {(TOPIC, 3): 2})
+    record = CurrentAssignmentRecord("g", "m", value)
+    encoded = record_value(record, Release(4, 2))
+    assert encoded == annotated_hex(
+        f"""
+        00 00
+        00 00 00 05              # epoch
+        00 00 00 04              # previous epoch
+        00                       # state
+        02                       # assigned: one topic
+        {ID}
+        02 00 00 00 03
+        00                       # tags
+        01                       # nothing is pending
+        00
+        """
+    )
+    read = CurrentAssignmentRecord("g", "m", CurrentAssignmentValue(5, 4, MemberState.STABLE, held, {}))
+    assert parse_record(record_key(record), encoded) == read, "all have the epoch of the member"
 
 
 @subtest_for_each("record", [row[0] for row in RECORDS])

@@ -55,14 +55,14 @@ def describe(harness: ClusterHarness, *group_ids: str, version: int = 1, operati
 
 
 def shared() -> ClusterHarness:
-    """Return a cluster with members a and b of group "g", which have two partitions each, in epoch 2."""
+    """Return a cluster with members a and b of group "g", which have two partitions each, in epoch 3."""
     harness = cluster()
     beat(harness, "a")
     beat(harness, "b")
-    kept = assigned(beat(harness, "a", 1))
+    kept = assigned(beat(harness, "a", 2))
     assert kept is not None
-    beat(harness, "a", 1, set(kept))
-    assert len(assigned(beat(harness, "b", 2)) or []) == 2
+    beat(harness, "a", 2, set(kept))
+    assert len(assigned(beat(harness, "b", 3)) or []) == 2
     return harness
 
 
@@ -71,10 +71,10 @@ def test_heartbeats_in_each_version() -> None:
         harness = cluster()
         joined = beat(harness, "a", version=version)
         assert (joined.error_code, joined.error_message, joined.member_id) == (0, None, "a")
-        assert (joined.member_epoch, joined.heartbeat_interval_ms, assigned(joined)) == (1, 5_000, [0, 1, 2, 3])
+        assert (joined.member_epoch, joined.heartbeat_interval_ms, assigned(joined)) == (2, 5_000, [0, 1, 2, 3])
         assert joined.assignment.topic_partitions[0].topic_id == harness.topic().topic_id
-        stays = beat(harness, "a", 1, {0, 1, 2, 3}, version)
-        assert (stays.error_code, stays.member_epoch, stays.assignment) == (0, 1, None)
+        stays = beat(harness, "a", 2, {0, 1, 2, 3}, version)
+        assert (stays.error_code, stays.member_epoch, stays.assignment) == (0, 2, None)
         left = beat(harness, "a", -1, version=version)
         assert (left.error_code, left.member_id, left.member_epoch, left.heartbeat_interval_ms) == (0, "a", -1, 0)
 
@@ -90,7 +90,7 @@ def test_only_version_0_chooses_member_ids() -> None:
 def test_a_partition_moves_when_its_owner_has_confirmed() -> None:
     harness = shared()
     (group,) = describe(harness, "g")
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
 
 
 def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
@@ -99,8 +99,8 @@ def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
     topic = CreatePartitionsTopic(name="news", count=5, assignments=None)
     created = harness.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=1_000, validate_only=False), 3)
     assert created.results[0].error_code == 0, created
-    grown = beat(harness, "a", 1)
-    assert (grown.member_epoch, assigned(grown)) == (2, [0, 1, 2, 3, 4])
+    grown = beat(harness, "a", 2)
+    assert (grown.member_epoch, assigned(grown)) == (3, [0, 1, 2, 3, 4])
 
 
 def coordinator_id(harness: ClusterHarness, group_id: str) -> int:
@@ -115,8 +115,8 @@ def test_a_replica_in_another_rack_starts_a_rebalance() -> None:
     (group_id, *_) = (str(number) for number in range(99) if coordinator_id(harness, str(number)) == 1)
     beat(harness, "a", group_id=group_id)
     controller, (partition,) = harness.cluster.controller, harness.topic().partitions
-    known = 1
-    for replicas, epoch in (([2, 1], 1), ([2], 2), ([1], 2), ([3], 3)):
+    known = 2
+    for replicas, epoch in (([2, 1], 2), ([2], 3), ([1], 3), ([3], 4)):
         controller.reassign(partition, replicas, harness.now_ms, Failover())
         assert partition.replicas == tuple(replicas)
         assert beat(harness, "a", known, group_id=group_id).member_epoch == epoch, replicas
@@ -132,7 +132,7 @@ def test_describe_in_each_version() -> None:
         first, second = group.members
         assert (first.member_id, first.member_epoch, first.client_id, first.client_host) == (
             "a",
-            2,
+            3,
             "client",
             "127.0.0.1",
         )
@@ -141,6 +141,30 @@ def test_describe_in_each_version() -> None:
         (part,) = first.assignment.topic_partitions
         assert (part.topic_id, part.topic_name, len(part.partitions)) == (harness.topic().topic_id, "news", 2)
         assert second.member_type == (1 if version >= 1 else -1)
+
+
+@subtest_for_each(("as_version", "held"), [("4.2", [0, 1]), ("4.3", [0, 1, 2, 3]), (None, [0, 1, 2, 3])])
+def test_partitions_that_a_member_has_to_give_up_are_described_since_4_3(
+    as_version: str | None, held: list[int]
+) -> None:
+    harness = cluster(as_version=as_version)
+    epoch = beat(harness, "a").member_epoch
+    beat(harness, "b")
+    beat(harness, "a", epoch)
+
+    def described() -> list[tuple[list[int], list[int]]]:
+        (group,) = describe(harness, "g")
+        return [
+            (
+                [index for topic in each.assignment.topic_partitions for index in topic.partitions],
+                [index for topic in each.target_assignment.topic_partitions for index in topic.partitions],
+            )
+            for each in group.members
+        ]
+
+    assert described() == [(held, [0, 1]), ([], [2, 3])]
+    beat(harness, "a", epoch, {0, 1})
+    assert described() == [([0, 1], [0, 1]), ([], [2, 3])]
 
 
 def test_describe_errors() -> None:
@@ -204,14 +228,48 @@ def test_members_commit_with_their_epoch_from_version_9_on() -> None:
     harness = shared()
     for version in versions("OffsetCommit"):
         expected = (OFF, OFF) if version < 9 else (ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH)
+        # The partition belongs to the member since epoch 2.
         assert (commit(harness, 2, "a", version), commit(harness, 1, "a", version)) == expected
+        assert (commit(harness, 3, "a", version), commit(harness, 4, "a", version)) == expected
         if version > 0:
-            assert commit(harness, 2, "c", version) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert commit(harness, 3, "c", version) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@subtest_for_each(("as_version", "error"), [("4.2", ErrorCode.STALE_MEMBER_EPOCH), ("4.3", 0), (None, 0)])
+def test_older_epochs_of_commits_are_accepted_since_4_3(as_version: str | None, error: int) -> None:
+    harness = cluster(as_version=as_version)
+    first = beat(harness, "a").member_epoch
+    beat(harness, "b")
+    beat(harness, "a", first)
+    beat(harness, "a", first, {0, 1})
+    assert view_group(harness.cluster, "g", harness.now_ms).members[0].member_epoch == first + 1
+    for version in (9, 10):
+        assert commit(harness, first, "a", version) == error
+        assert commit(harness, first - 1, "a", version) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_new_interval_of_the_brokers_or_the_group_is_used() -> None:
+    name = "consumer.assignment.interval.ms"
+    harness = cluster(config={f"group.{name}": 1_000})
+    beat(harness, "a")
+    beat(harness, "b")
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Assigning"
+    harness.cluster.broker_configs = {f"group.{name}": "0"}
+    beat(harness, "b", 2)
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Reconciling"
+    harness.cluster.resource_configs = {(ResourceType.GROUP, "g"): {name: "5000"}}
+    beat(harness, "c")
+    harness.advance(4_999)
+    beat(harness, "c", 3)
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Assigning"
+    harness.advance(1)
+    beat(harness, "c", 3)
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Reconciling"
 
 
 def test_members_fetch_offsets_with_their_epoch() -> None:
     harness = shared()
-    commit(harness, 2, "a", 9)
+    commit(harness, 3, "a", 9)
     topic = OffsetFetchRequestTopics(name="news", topic_id=harness.topic().topic_id, partition_indexes=[0])
 
     def fetch(version: int, member_id: str | None, epoch: int) -> tuple[int, list[int]]:
@@ -220,10 +278,10 @@ def test_members_fetch_offsets_with_their_epoch() -> None:
         return found.error_code, [each.committed_offset for topic in found.topics for each in topic.partitions]
 
     for version in (9, 10):
-        assert fetch(version, "a", 2) == fetch(version, None, -1) == (ErrorCode.NONE, [3])
-        assert fetch(version, "a", 1) == (ErrorCode.STALE_MEMBER_EPOCH, [])
-        assert fetch(version, "c", 2) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
-    assert fetch(8, "a", 1) == (ErrorCode.NONE, [3])
+        assert fetch(version, "a", 3) == fetch(version, None, -1) == (ErrorCode.NONE, [3])
+        assert fetch(version, "a", 2) == (ErrorCode.STALE_MEMBER_EPOCH, [])
+        assert fetch(version, "c", 3) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
+    assert fetch(8, "a", 2) == (ErrorCode.NONE, [3])
 
 
 @subtest_for_each(
@@ -252,10 +310,10 @@ def test_settings() -> None:
     harness = cluster(config={f"group.consumer.{name}": value for name, value in names.items()})
     assert beat(harness, "a").heartbeat_interval_ms == 7
     assert beat(harness, "b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert beat(harness, "a", 1, server_assignor="uniform").error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert beat(harness, "a", 2, server_assignor="uniform").error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert describe(harness, "g")[0].assignor_name == "range"
     harness.advance(1_000)
-    assert beat(harness, "a", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(harness, "a", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_has_configs_of_its_own() -> None:
@@ -264,13 +322,13 @@ def test_a_group_has_configs_of_its_own() -> None:
     harness.cluster.resource_configs = {(ResourceType.GROUP, "g"): configs}
     assert beat(harness, "a").heartbeat_interval_ms == 15_000
     harness.advance(59_999)
-    assert beat(harness, "a", 1).error_code == ErrorCode.NONE
+    assert beat(harness, "a", 2).error_code == ErrorCode.NONE
 
 
 def test_groups_survive_moves_of_their_coordinator_and_snapshots() -> None:
     harness = cluster(brokers=2)
     taken = None
-    for epoch in (0, 1, 1):
+    for epoch in (0, 2, 2):
         owner = harness.cluster.coordinator_of("g")
         assert owner is not None
         fields: dict[str, Any] = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["news"], "topic_partitions": []}
@@ -278,7 +336,7 @@ def test_groups_survive_moves_of_their_coordinator_and_snapshots() -> None:
             group_id="g", member_id="a", member_epoch=epoch, **({} if epoch else fields)
         )
         response = harness.ask(request, 1, broker=owner.node_id)
-        assert (response.error_code, response.member_epoch) == (ErrorCode.NONE, 1)
+        assert (response.error_code, response.member_epoch) == (ErrorCode.NONE, 2)
         if taken is None:
             taken = snapshot.take(harness.cluster)
             harness.cluster.controller.stop_broker(owner, harness.now_ms, Failover())
@@ -292,7 +350,7 @@ def moving() -> ClusterHarness:
     harness = cluster()
     beat(harness, "a")
     beat(harness, "b")
-    beat(harness, "a", 1)
+    beat(harness, "a", 2)
     return harness
 
 
@@ -305,6 +363,22 @@ def test_explanations_name_members_that_have_left_by_their_client_ids() -> None:
         assert f"Cause: heartbeat of {name}, which leaves." in explain(harness.cluster, "g", harness.now_ms)
 
 
+def test_an_explanation_of_a_target_that_is_computed_later() -> None:
+    harness = cluster(config={"group.consumer.assignment.interval.ms": 1_000})
+    beat(harness, "a")
+    harness.advance(300)
+    beat(harness, "b")
+    text = explain(harness.cluster, "g", harness.now_ms)
+    assert "It is a consumer group of 2 members in epoch 3; its target is that of epoch 2." in text
+    assert text.endswith(
+        "Targets are at least 1.0 s apart (group.consumer.assignment.interval.ms): the first heartbeat in 0.7 s runs "
+        "the assignor."
+    )
+    harness.advance(700)
+    text = explain(harness.cluster, "g", harness.now_ms)
+    assert text.endswith("The next heartbeat of a member runs the assignor.")
+
+
 def test_explanations() -> None:
     harness = cluster()
 
@@ -312,33 +386,33 @@ def test_explanations() -> None:
         return re.split(r"(?<=\.) ", explain(harness.cluster, "g", harness.now_ms))
 
     beat(harness, "a")
-    assert sentences()[1:] == ["Cause: heartbeat of a, a new member.", "Epoch 1 with assignor 'uniform' has 1 member."]
+    assert sentences()[1:] == ["Cause: heartbeat of a, a new member.", "Epoch 2 with assignor 'uniform' has 1 member."]
     harness.advance(1_000)
     beat(harness, "b")
     assert sentences() == [
         "g has been in Reconciling for 0.0 s.",
         "Cause: heartbeat of b, a new member.",
-        "It is a consumer group in epoch 2; 0 of 2 members have their target.",
+        "It is a consumer group in epoch 3; 0 of 2 members have their target.",
         "b waits for news-2..3, which are still with a; a has to give them up from its next heartbeat on, and is "
         "removed in 44.0 s if it sends none.",
     ]
-    beat(harness, "a", 1)
+    beat(harness, "a", 2)
     harness.advance(30_000)
-    beat(harness, "a", 1)
+    beat(harness, "a", 2)
     assert sentences()[2:] == [
-        "It is a consumer group in epoch 2; 0 of 2 members have their target.",
+        "It is a consumer group in epoch 3; 0 of 2 members have their target.",
         "b waits for news-2..3, which are still with a; a has 30.0 s to give them up.",
         "If b sends no heartbeat, it is removed in 15.0 s: its session expires.",
     ]
-    beat(harness, "a", 1, {0, 1})
+    beat(harness, "a", 2, {0, 1})
     assert sentences()[2:4] == [
-        "It is a consumer group in epoch 2; 1 of 2 members have their target.",
+        "It is a consumer group in epoch 3; 1 of 2 members have their target.",
         "b gets the rest of its partitions with its next heartbeat.",
     ]
-    beat(harness, "b", 2)
+    beat(harness, "b", 3)
     beat(harness, "c", instance_id="i")
     beat(harness, "c", -2, instance_id="i")
-    beat(harness, "b", 2)
+    beat(harness, "b", 3)
     assert sentences()[3:] == [
         "a learns of its new target with its next heartbeat.",
         "c (static 'i') has left for a while and keeps nothing, for 45.0 s more.",
@@ -347,7 +421,7 @@ def test_explanations() -> None:
     beat(harness, "c", -1, instance_id="i")
     assert sentences()[1:] == [
         "Cause: heartbeat of c, which leaves.",
-        "It is a consumer group of 2 members in epoch 4; its target is that of epoch 3.",
+        "It is a consumer group of 2 members in epoch 5; its target is that of epoch 4.",
         "The next heartbeat of a member runs the assignor.",
         "b has 60.0 s to give up news-3.",
     ]
@@ -356,7 +430,7 @@ def test_explanations() -> None:
     commit(harness, -1, "", 9)
     assert sentences()[1:] == [
         "Cause: heartbeat of b, which leaves.",
-        "It is a consumer group without members, in epoch 6, and has 1 committed offset.",
+        "It is a consumer group without members, in epoch 7, and has 1 committed offset.",
         "In 7 d 0 h: the group is removed with 1 committed offset, unless it is used before.",
     ]
 
@@ -400,7 +474,7 @@ def test_deadlines_say_what_happens(moving: ClusterHarness) -> None:
         ("revocation", "Assigning", f"a is removed if it has not given up partitions, {then}"),
     ]
     moving.advance(30_000)
-    for member_id, epoch in (("a", 1), ("b", 2)):
+    for member_id, epoch in (("a", 2), ("b", 3)):
         beat(moving, member_id, epoch)
     moving.advance(30_000)
     assert view_group(moving.cluster, "g", moving.now_ms).state == "Assigning"
@@ -413,13 +487,13 @@ def test_deadlines_say_what_happens(moving: ClusterHarness) -> None:
 
 def test_views(moving: ClusterHarness) -> None:
     view = view_group(moving.cluster, "g", moving.now_ms)
-    assert (view.type, view.state, view.generation_id, view.assignment_epoch) == ("consumer", "Reconciling", 2, 2)
+    assert (view.type, view.state, view.generation_id, view.assignment_epoch) == ("consumer", "Reconciling", 3, 3)
     assert (view.protocol_name, view.leader_id) == ("uniform", None)
     assert view_groups(moving.cluster, moving.now_ms) == [view]
     first, second = view.members
     assert (first.session_timeout_ms, first.rebalance_timeout_ms, first.client_id) == (45_000, 60_000, "client")
-    assert (first.member_epoch, first.previous_epoch, first.state) == (1, 1, "UNREVOKED_PARTITIONS")
-    assert (second.member_epoch, second.previous_epoch, second.state) == (2, 0, "UNRELEASED_PARTITIONS")
+    assert (first.member_epoch, first.previous_epoch, first.state) == (2, 2, "UNREVOKED_PARTITIONS")
+    assert (second.member_epoch, second.previous_epoch, second.state) == (3, 0, "UNRELEASED_PARTITIONS")
     assert first.assigned_partitions == first.target
     assert first.pending_revocation == second.target
     assert sorted(first.target + second.target) == list(first.owned_partitions or ()) == NEWS
@@ -431,9 +505,9 @@ def test_views(moving: ClusterHarness) -> None:
     )
     kept, moved = (", ".join(f"{topic}-{index}" for topic, index in each.target) for each in (first, second))
     assert str(view).splitlines() == [
-        "g: Reconciling, epoch 2, assignment epoch 2, assignor uniform",
-        f"  a at {first.client_host[1:]}, epoch 1, has {kept}, has to give up {moved}",
-        f"  b at {second.client_host[1:]}, epoch 2, has none, waits for {moved}",
+        "g: Reconciling, epoch 3, assignment epoch 3, assignor uniform",
+        f"  a at {first.client_host[1:]}, epoch 2, has {kept}, has to give up {moved}",
+        f"  b at {second.client_host[1:]}, epoch 3, has none, waits for {moved}",
     ]
 
 
@@ -442,7 +516,7 @@ def test_views_before_the_holder_knows() -> None:
     beat(harness, "a")
     beat(harness, "b", server_assignor="range", rack_id="r1")
     first, second = view_group(harness.cluster, "g", harness.now_ms).members
-    assert (first.state, first.member_epoch, first.pending_revocation) == ("STABLE", 1, ())
+    assert (first.state, first.member_epoch, first.pending_revocation) == ("STABLE", 2, ())
     assert (second.rack_id, second.server_assignor) == ("r1", "range")
     assert {(each.holder_id, each.is_revoked) for each in second.awaited} == {("a", False)}
     assert {each.until_ms for each in second.awaited} == {harness.now_ms + 45_000}
@@ -461,16 +535,16 @@ group g, since 2023-11-14 22:13:20.000 UTC
 D Dead, E Empty, A Assigning, R Reconciling, S Stable; + joined - gone
 
      time  state     epoch  members  in and out            cause
-    0.000  D──────▸S     1        1  +a                    heartbeat of a, a new member, at broker
-                   │                                       1; a: epoch 1, news-0..3
-    1.000        R◂S     2        2  +b                    heartbeat of b, a new member; b: epoch 2,
+    0.000  D──────▸S     2        1  +a                    heartbeat of a, a new member, at broker
+                   │                                       1; a: epoch 2, news-0..3
+    1.000        R◂S     3        2  +b                    heartbeat of b, a new member; b: epoch 3,
                  │                                         nothing, waits for more
-    2.000        R       2        2                        heartbeat of a; a: epoch 1, news-0..1,
+    2.000        R       3        2                        heartbeat of a; a: epoch 2, news-0..1,
                  │                                         has to give up news-2..3
-    3.000        R       2        2                        heartbeat of a; a: epoch 2, news-0..1
-    3.000        R▸S     2        2                        heartbeat of b; b: epoch 2, news-2..3
-   48.000      A◂──S     3        1  -a                    session of a expired
-   48.000    E◂A         4        0  -b                    session of b expired
+    3.000        R       3        2                        heartbeat of a; a: epoch 3, news-0..1
+    3.000        R▸S     3        2                        heartbeat of b; b: epoch 3, news-2..3
+   48.000      A◂──S     4        1  -a                    session of a expired
+   48.000    E◂A         5        0  -b                    session of b expired
    48.000    E                                             now"""
 
 
@@ -480,10 +554,10 @@ def test_timelines() -> None:
     harness.advance(1_000)
     beat(harness, "b")
     harness.advance(1_000)
-    beat(harness, "a", 1)
+    beat(harness, "a", 2)
     harness.advance(1_000)
-    beat(harness, "a", 1, {0, 1})
-    beat(harness, "b", 2)
+    beat(harness, "a", 2, {0, 1})
+    beat(harness, "b", 3)
     harness.advance(45_000)
     timeline = view_group(harness.cluster, "g", harness.now_ms).timeline()
     assert str(timeline) == TIMELINE
@@ -497,14 +571,14 @@ def test_timelines() -> None:
         if each.attrib["class"].startswith("member")
     ]
     assert bars == [
-        ("member follower", "a: epoch 1, news-0..3, 2.000 s"),
-        ("member revoking", "a: epoch 1, news-0..1, has to give up news-2..3, 1.000 s"),
-        ("member follower", "a: epoch 2, news-0..1, 45.000 s"),
-        ("member waiting", "b: epoch 2, nothing, waits for more, 2.000 s"),
-        ("member follower", "b: epoch 2, news-2..3, 45.000 s"),
+        ("member follower", "a: epoch 2, news-0..3, 2.000 s"),
+        ("member revoking", "a: epoch 2, news-0..1, has to give up news-2..3, 1.000 s"),
+        ("member follower", "a: epoch 3, news-0..1, 45.000 s"),
+        ("member waiting", "b: epoch 3, nothing, waits for more, 2.000 s"),
+        ("member follower", "b: epoch 3, news-2..3, 45.000 s"),
     ]
     texts = [each.text for each in root.iter(f"{svg}text")]
-    assert {"epoch 1", "epoch 2", "waits for partitions", "has to give up partitions"} <= {*texts}
+    assert {"epoch 2", "epoch 3", "waits for partitions", "has to give up partitions"} <= {*texts}
 
 
 def _with_uuids(moment: Moment) -> Moment:

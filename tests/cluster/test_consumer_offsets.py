@@ -18,7 +18,7 @@ from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from fakebroker.protocol.produced_batches import validate_batch
-from fakebroker.protocol.releases import release as named
+from fakebroker.protocol.releases import NEWEST, Release, release as named
 from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
 from tests.support.kafka_python_codec import decode_record
@@ -96,11 +96,12 @@ def prefixed(version: int, value: bytes) -> bytes:
             OFFSET,
             OFFSET_KEY,
             """
-            00 03                    # version
+            00 04                    # version
             00 00 00 00 00 00 00 2a  # offset
             00 00 00 07              # leader epoch
-            00 02 6d 64              # metadata
+            03 6d 64                 # metadata
             00 00 00 00 00 00 03 e8  # commit timestamp
+            00                       # no tagged fields
             """,
         ),
         (
@@ -163,7 +164,11 @@ def test_values_of_offsets_are_those_of_the_message(committed: CommittedOffset) 
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
     )
-    assert record_value(OffsetRecord("g", "t", 0, committed)) == prefixed(3, encode(message, 3))
+    record = OffsetRecord("g", "t", 0, committed)
+    assert record_value(record, Release(4, 0)) == prefixed(3, encode(message, 3))
+    assert record_value(record) == prefixed(4, encode(message, 4))
+    message.topic_id = bytes(range(16))
+    assert record_value(record, topic_id_of=lambda name: bytes(range(16))) == prefixed(4, encode(message, 4))
 
 
 @soak
@@ -182,7 +187,9 @@ def test_values_have_the_version_that_the_release_writes(subtests: pytest.Subtes
         ("2.1", 2, 3),
         ("2.2", 2, 3),
         ("2.3", 3, 3),
-        ("4.2", 3, 3),
+        ("4.0", 3, 3),
+        ("4.1", 3, 4),
+        ("4.4", 3, 4),
     ]:
         with subtests.test(release=release):
             group, offset = (record_value(record, named(release)) for record in (GROUP, OFFSET))
@@ -320,7 +327,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
         append_records(log, [record], leader_epoch=0, now_ms=0)
     stored = read_records(log, 7)
     assert len(stored) < 200
-    _, offsets = replay(stored, partition=0).groups["grp"]
+    _, offsets = replay(stored, 0, NEWEST).groups["grp"]
     assert {partition: committed.offset for _, partition, committed in offsets} == {0: 999, 1: 997, 2: 998}
 
 

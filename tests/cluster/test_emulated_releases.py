@@ -70,7 +70,7 @@ def test_settings_of_a_broker_override_those_of_the_cluster() -> None:
 
 
 def test_the_newest_release_supports_proposals(subtests: pytest.Subtests) -> None:
-    for as_version in (None, "4.2", "4.2.1"):
+    for as_version in (None, "4.4", "4.4.0"):
         with subtests.test(as_version=as_version):
             broker = Broker(as_version=as_version)
             plain, emulated = EmulatedRelease.of(broker), EmulatedRelease.of(broker, ["batch-join"])
@@ -80,7 +80,7 @@ def test_the_newest_release_supports_proposals(subtests: pytest.Subtests) -> Non
 
 
 def test_older_releases_and_restricted_brokers_do_not_support_proposals() -> None:
-    older = Broker(as_version="4.1")
+    older = Broker(as_version="4.3")
     assert EmulatedRelease.of(older, ["batch-join"]) == EmulatedRelease.of(older)
     for versions in ((2, 9), None):
         restricted = Broker(api_versions={"JoinGroup": versions})

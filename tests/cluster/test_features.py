@@ -14,7 +14,7 @@ from fakebroker.protocol.releases import NEWEST, RELEASES, Release
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 UPGRADE, SAFE, UNSAFE = UpgradeType
-CLIENT = {"client_software_name": "tests", "client_software_version": "1"}
+CLIENT: dict[str, Any] = {"client_software_name": "tests", "client_software_version": "1"}
 
 
 def api_versions(harness: ClusterHarness, version: int = 4, broker: int = 1) -> Any:
@@ -46,21 +46,21 @@ def test_the_newest_release_reports_its_features() -> None:
     response = api_versions(ClusterHarness())
 
     assert {each.name: (each.min_version, each.max_version) for each in response.supported_features} == {
-        "metadata.version": (7, 29),
+        "metadata.version": (7, 33),
         "kraft.version": (0, 1),
         "transaction.version": (0, 2),
         "group.version": (0, 1),
         "eligible.leader.replicas.version": (0, 1),
-        "share.version": (0, 1),
+        "share.version": (0, 2),
         "streams.version": (0, 1),
     }
     assert finalized(ClusterHarness()) == {
-        "metadata.version": 29,
+        "metadata.version": 33,
         "kraft.version": 1,
         "transaction.version": 2,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
     }
     assert response.finalized_features_epoch > 0
@@ -136,7 +136,7 @@ INVALID = [
     ("group.version", 0, 4, "upgrade type 4"),
     ("group.version", 0, UPGRADE, "downgrade"),
     ("kraft.version", 0, SAFE, "cannot be downgraded"),
-    ("metadata.version", 6, SAFE, "only supports levels 7 to 29"),
+    ("metadata.version", 6, SAFE, "only supports levels 7 to 33"),
     ("metadata.version", 22, SAFE, "might delete metadata"),
     ("metadata.version", 22, UNSAFE, "unsafe downgrade"),
 ]

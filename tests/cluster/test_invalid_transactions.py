@@ -303,7 +303,7 @@ def test_a_flood_of_end_txn(subtests: pytest.Subtests) -> None:
         assert {client.end(commit=False, version=5) for _ in range(200)} == {"NONE"}
         assert client.epoch == 200
     with subtests.test("while markers wait"):
-        client = new_client(brokers=3)
+        client = new_client(brokers=3, as_version="4.2")
         client.add(stopped_partition(client))
         assert client.end(commit=True) == "NONE"
         assert {client.end(commit=True) for _ in range(50)} == {"CONCURRENT_TRANSACTIONS"}
@@ -340,7 +340,7 @@ def test_ticks_with_10_000_open_transactions_do_only_what_is_due(monkeypatch: py
 
 
 def test_each_tick_tries_one_of_many_waiting_markers(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = new_client(brokers=3)
+    client = new_client(brokers=3, as_version="4.2")
     place = ("news", stopped_partition(client))
     node_id = client.coordinator()
     cluster = client.harness.cluster

@@ -108,7 +108,7 @@ def test_commits_of_classic_members_in_each_version() -> None:
             .topics[0]
             .partitions[0]
             .error_code
-            for epoch in (2, 1)
+            for epoch in (3, 2)
         ]
         assert errors == [0, ErrorCode.ILLEGAL_GENERATION]
 
@@ -203,9 +203,9 @@ def test_views_deadlines_and_explanations_of_classic_members() -> None:
     assert timers() == [("session", ("m",), 10), ("sync", ("m",), 20), ("session", ("a",), 45)]
     text = explain(harness.cluster, "g", harness.now_ms)
     assert "m, which uses the classic protocol, has 20.0 s to send its SyncGroup." in text
-    sync(harness, "m", 2)
+    sync(harness, "m", 3)
     beat(harness, "b")
-    harness.ask(heartbeat_request("g", "m", 2), 4)
+    harness.ask(heartbeat_request("g", "m", 3), 4)
     assert ("join", ("m",), 20) in timers()
     text = explain(harness.cluster, "g", harness.now_ms)
     assert "m, which uses the classic protocol, has 20.0 s to rejoin." in text

@@ -70,38 +70,53 @@ def listed(harness: ClusterHarness, *types: int, version: int = 1) -> list[tuple
 # Groups
 
 DEFAULTS = {
+    "consumer.assignment.interval.ms": "1000",
     "consumer.heartbeat.interval.ms": "5000",
     "consumer.session.timeout.ms": "45000",
+    "errors.deadletterqueue.copy.record.enable": "false",
+    "errors.deadletterqueue.topic.name": "",
+    "share.assignment.interval.ms": "1000",
     "share.auto.offset.reset": "latest",
+    "share.delivery.count.limit": "5",
     "share.heartbeat.interval.ms": "5000",
     "share.isolation.level": "read_uncommitted",
+    "share.partition.max.record.locks": "2000",
     "share.record.lock.duration.ms": "30000",
+    "share.renew.acknowledge.enable": "true",
     "share.session.timeout.ms": "45000",
+    "streams.assignment.interval.ms": "1000",
+    "streams.assignor.name": "sticky",
     "streams.heartbeat.interval.ms": "5000",
     "streams.initial.rebalance.delay.ms": "3000",
     "streams.num.standby.replicas": "0",
+    "streams.rack.aware.assignment.tags": "",
     "streams.session.timeout.ms": "45000",
 }
 
 
+KAFKAS_INTERVAL: dict[str, object] = {"group.consumer.assignment.interval.ms": 1000}
+"""Harnesses have another default."""
+
+
 def test_a_group_has_kafkas_defaults_before_any_are_set() -> None:
-    harness = ClusterHarness()
+    harness = ClusterHarness(config=KAFKAS_INTERVAL)
 
     assert configs(harness, GROUP, "billing") == DEFAULTS
-    assert {each.config_source for each in described(harness, GROUP, "billing").configs} == {
-        ConfigSource.DEFAULT_CONFIG
-    }
+    sources = {each.name: each.config_source for each in described(harness, GROUP, "billing").configs}
+    assert sources.pop("consumer.assignment.interval.ms") == ConfigSource.STATIC_BROKER_CONFIG
+    assert {*sources.values()} == {ConfigSource.DEFAULT_CONFIG}
     assert listed(harness, GROUP) == []
 
 
 def test_configs_of_a_group_are_kept_shown_and_listed() -> None:
-    harness = ClusterHarness()
+    harness = ClusterHarness(config=KAFKAS_INTERVAL)
     assert alter(harness, GROUP, "billing", ("consumer.session.timeout.ms", SET, "50000")) == (ErrorCode.NONE, None)
 
     (config,) = described(harness, GROUP, "billing", keys=["consumer.session.timeout.ms"]).configs
     assert (config.value, config.config_source) == ("50000", ConfigSource.GROUP_CONFIG)
     assert [(each.name, each.value, each.source) for each in config.synonyms] == [
-        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP_CONFIG)
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP_CONFIG),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT_CONFIG),
     ]
     assert listed(harness, GROUP) == [(GROUP, "billing")]
 
@@ -110,8 +125,39 @@ def test_configs_of_a_group_are_kept_shown_and_listed() -> None:
     assert listed(harness, GROUP) == []
 
 
+def test_synonyms_of_a_group_config(subtests: pytest.Subtests) -> None:
+    """Since 4.3 the config of the brokers, of which a group inherits, is one."""
+    of_group, default = ConfigSource.GROUP_CONFIG, ConfigSource.DEFAULT_CONFIG
+    static, of_cluster = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    of_brokers = "group.consumer.heartbeat.interval.ms"
+    for as_version, name, expected in (
+        ("4.2", "consumer.heartbeat.interval.ms", [("consumer.heartbeat.interval.ms", "6000", default)]),
+        ("4.2", "consumer.session.timeout.ms", [("consumer.session.timeout.ms", "50000", of_group)]),
+        ("4.3", "consumer.heartbeat.interval.ms", [(of_brokers, "6000", static), (of_brokers, "5000", default)]),
+        (None, "consumer.heartbeat.interval.ms", [(of_brokers, "6000", static), (of_brokers, "5000", default)]),
+        (
+            None,
+            "consumer.assignment.interval.ms",
+            [
+                ("group.consumer.assignment.interval.ms", "2000", of_cluster),
+                ("group.consumer.assignment.interval.ms", "0", static),
+                ("group.consumer.assignment.interval.ms", "1000", default),
+            ],
+        ),
+        (None, "streams.assignor.name", [("group.streams.assignors", "sticky", default)]),
+        (None, "share.isolation.level", [("share.isolation.level", "read_uncommitted", default)]),
+    ):
+        with subtests.test(as_version=as_version, name=name):
+            harness = ClusterHarness(as_version=as_version, config={of_brokers: 6_000})
+            alter(harness, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+            alter(harness, ResourceType.BROKER, "", ("group.consumer.assignment.interval.ms", SET, "2000"))
+            (config,) = described(harness, GROUP, "g", keys=[name]).configs
+            assert [(each.name, each.value, each.source) for each in config.synonyms] == expected
+            assert (config.value, config.config_source) == expected[0][1:]
+
+
 def test_all_configs_of_a_group_can_be_replaced() -> None:
-    harness = ClusterHarness()
+    harness = ClusterHarness(config=KAFKAS_INTERVAL)
     alter(harness, GROUP, "g", ("share.auto.offset.reset", SET, "earliest"))
     resource = alter_configs.AlterConfigsResource(
         resource_type=GROUP,
@@ -125,7 +171,7 @@ def test_all_configs_of_a_group_can_be_replaced() -> None:
 
 
 def test_configs_of_a_group_are_checked(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness()
+    harness = ClusterHarness(config=KAFKAS_INTERVAL)
     for changes, error, message in (
         ([("session.timeout.ms", SET, "45000")], ErrorCode.INVALID_CONFIG, "Unknown group config name"),
         (
@@ -174,6 +220,8 @@ def test_releases_have_the_resource_types_and_group_configs_of_their_time(subtes
     assert len(group_configs(Release(4, 0))) == 6
     assert len(group_configs(Release(4, 1))) == 10
     assert len(group_configs(Release(4, 2))) == 11
+    assert len(group_configs(Release(4, 3))) == 17
+    assert len(group_configs(Release(4, 4))) == 21
 
 
 # Log levels

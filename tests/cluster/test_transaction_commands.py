@@ -230,7 +230,9 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     assert client.view().state == "CompleteCommit"
 
 
-def test_an_explanation_names_the_broker_that_is_down(client: Cockpit) -> None:
+def test_an_explanation_names_the_broker_that_is_down() -> None:
+    client = Cockpit(ClusterHarness(topics={"news": 3}, brokers=3, as_version="4.2"))
+    assert client.init() is ErrorCode.NONE
     client.begin(0, 1, 2)
     leader = client.harness.partition(1).leader_id
     client.commands.move_transaction_coordinator(ID, leader % 3 + 1)
@@ -384,7 +386,8 @@ def test_a_seeded_open_transaction(client: Cockpit) -> None:
     assert client.view("open").state == "CompleteAbort"
 
 
-def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted(client: Cockpit) -> None:
+def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted_before_4_3() -> None:
+    client = Cockpit(ClusterHarness(topics={"news": 3}, brokers=3, as_version="4.2"))
     client.commands.seed_transaction("last", producer_id=500, epoch=32_766)
     client.commands.abort_transaction("last")
     producer = TransactionalClient(client.harness, 500, 32_766, transactional_id="last")

@@ -39,6 +39,7 @@ from fakebroker.protocol.messages.write_txn_markers import (
 )
 from tests.cluster.test_transactions import ID, TransactionalClient
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
+from tests.support.cluster.consumer_group_requests import assigned, beat
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY
 from tests.support.group_requests import commit_of, join_request, offset_to_commit, sync_request
 
@@ -76,9 +77,9 @@ class ConsumingClient(TransactionalClient):
             "producer_epoch": self.epoch,
             **changes,
         }
-        request = TxnOffsetCommitRequest(
-            group_id=group_id, topics=[TxnOffsetCommitRequestTopic(name="news", partitions=partitions)], **fields
-        )
+        by_id = {"topic_id": self.harness.topic().topic_id} if version >= 6 else {}
+        topics = [TxnOffsetCommitRequestTopic(name="news", partitions=partitions, **by_id)]
+        request = TxnOffsetCommitRequest(group_id=group_id, topics=topics, **fields)
         response = self.harness.ask(request, version, broker=broker or self.group_coordinator())
         (topic,) = response.topics
         return {each.partition_index: ErrorCode(each.error_code).name for each in topic.partitions}
@@ -306,22 +307,36 @@ def joined(client: ConsumingClient, **fields: Any) -> str:
 def test_identities_of_members(subtests: pytest.Subtests) -> None:
     client = new_client(config=NO_INITIAL_DELAY)
     client.add_offsets()
-    assert client.commit_in_transaction({0: 1}, generation_id=1, member_id="x") == {0: "ILLEGAL_GENERATION"}
+    assert client.commit_in_transaction({0: 1}, generation_id_or_member_epoch=1, member_id="x") == {
+        0: "ILLEGAL_GENERATION"
+    }
     assert client.harness.cluster.brokers[1].coordinator.groups.classic.get(GROUP) is None
     member_id = joined(client, group_instance_id="i")
     identities: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("none", {}, "NONE"),
-        ("the member", {"generation_id": 1, "member_id": member_id}, "NONE"),
-        ("the instance", {"generation_id": 1, "member_id": member_id, "group_instance_id": "i"}, "NONE"),
-        ("an old generation", {"generation_id": 0, "member_id": member_id}, "ILLEGAL_GENERATION"),
+        ("the member", {"generation_id_or_member_epoch": 1, "member_id": member_id}, "NONE"),
+        (
+            "the instance",
+            {"generation_id_or_member_epoch": 1, "member_id": member_id, "group_instance_id": "i"},
+            "NONE",
+        ),
+        ("an old generation", {"generation_id_or_member_epoch": 0, "member_id": member_id}, "ILLEGAL_GENERATION"),
         ("no generation", {"member_id": member_id}, "ILLEGAL_GENERATION"),
-        ("another member", {"generation_id": 1, "member_id": "other"}, "UNKNOWN_MEMBER_ID"),
-        ("no member", {"generation_id": 1}, "UNKNOWN_MEMBER_ID"),
-        ("another instance", {"generation_id": 1, "member_id": "x", "group_instance_id": "x"}, "UNKNOWN_MEMBER_ID"),
-        ("a fenced instance", {"generation_id": 1, "member_id": "x", "group_instance_id": "i"}, "FENCED_INSTANCE_ID"),
+        ("another member", {"generation_id_or_member_epoch": 1, "member_id": "other"}, "UNKNOWN_MEMBER_ID"),
+        ("no member", {"generation_id_or_member_epoch": 1}, "UNKNOWN_MEMBER_ID"),
+        (
+            "another instance",
+            {"generation_id_or_member_epoch": 1, "member_id": "x", "group_instance_id": "x"},
+            "UNKNOWN_MEMBER_ID",
+        ),
+        (
+            "a fenced instance",
+            {"generation_id_or_member_epoch": 1, "member_id": "x", "group_instance_id": "i"},
+            "FENCED_INSTANCE_ID",
+        ),
     )
     for name, identity, error in identities:
-        for version in (3, 4, 5):
+        for version in (3, 4, 5, 6):
             with subtests.test(name, version=version):
                 assert client.commit_in_transaction({0: 1}, version, **identity) == {0: error}
     with subtests.test("older versions have no identities"):
@@ -341,10 +356,12 @@ def test_the_identity_is_checked_in_each_state(subtests: pytest.Subtests) -> Non
             group = harness.cluster.brokers[broker].coordinator.groups.classic.get(GROUP)
             assert group is not None
             assert group.state.value == state
-            identity: dict[str, Any] = {"generation_id": generation_id, "member_id": member_id}
+            identity: dict[str, Any] = {"generation_id_or_member_epoch": generation_id, "member_id": member_id}
             assert client.commit_in_transaction({0: 1}) == {0: "NONE"}
             assert client.commit_in_transaction({0: 1}, **identity) == {0: "NONE"}
-            assert client.commit_in_transaction({0: 1}, **{**identity, "generation_id": 9}) == {0: "ILLEGAL_GENERATION"}
+            assert client.commit_in_transaction({0: 1}, **{**identity, "generation_id_or_member_epoch": 9}) == {
+                0: "ILLEGAL_GENERATION"
+            }
 
     check("Stable")
     other_id = harness.ask(join_request(), 9, broker=broker).member_id
@@ -359,11 +376,76 @@ def test_the_identity_is_checked_in_each_state(subtests: pytest.Subtests) -> Non
     assert client.fetched() == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("topic_id", "index", "error"),
+    [(b"?" * 16, 0, "UNKNOWN_TOPIC_ID"), (bytes(16), 0, "UNKNOWN_TOPIC_ID"), (None, 99, "UNKNOWN_TOPIC_OR_PARTITION")],
+)
+def test_topic_ids_since_version_6(topic_id: bytes | None, index: int, error: str) -> None:
+    """KIP-1319."""
+    client = new_client()
+    news = client.harness.topic().topic_id
+
+    def topic(topic_id: bytes, index: int) -> TxnOffsetCommitRequestTopic:
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=index + 7, committed_metadata=""
+        )
+        return TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])
+
+    request = TxnOffsetCommitRequest(
+        transactional_id=client.transactional_id,
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch,
+        group_id=GROUP,
+        topics=[topic(news if topic_id is None else topic_id, index), topic(news, 1)],
+    )
+    response = client.harness.ask(request, 6, broker=client.group_coordinator())
+    found = {
+        (each.topic_id, partition.partition_index): ErrorCode(partition.error_code).name
+        for each in response.topics
+        for partition in each.partitions
+    }
+    assert found == {(news if topic_id is None else topic_id, index): error, (news, 1): "NONE"}
+    assert {each.name for each in response.topics} == {""}
+    client.end(commit=True)
+    assert client.stored() == {1: 8}
+
+
+def test_errors_of_members_in_each_version(subtests: pytest.Subtests) -> None:
+    """Version 6 has the errors of consumer groups."""
+    client = new_client()
+    client.add_offsets()
+    harness, broker = client.harness, client.group_coordinator()
+    older_errors = {"GROUP_ID_NOT_FOUND": "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH": "ILLEGAL_GENERATION"}
+
+    def check(name: str, index: int, epoch: int, member_id: str, error: str) -> None:
+        for version in versions("TxnOffsetCommit")[3:]:
+            with subtests.test(name, version=version):
+                identity: dict[str, Any] = {"generation_id_or_member_epoch": epoch, "member_id": member_id}
+                expected = error if version >= 6 else older_errors.get(error, error)
+                assert client.commit_in_transaction({index: 7}, version, **identity) == {index: expected}
+
+    check("no group", 0, 1, "a", "GROUP_ID_NOT_FOUND")
+    first = beat(harness, "a", broker=broker).member_epoch
+    beat(harness, "b", broker=broker)
+    kept = assigned(beat(harness, "a", first, broker=broker))
+    assert kept is not None
+    beat(harness, "a", first, {*kept}, broker=broker)
+    given_up = next(index for index in range(3) if index not in kept)
+    check("the epoch of the member", 0, first + 1, "a", "NONE")
+    check("an older one, in which it got the partition", kept[0], first, "a", "NONE")
+    check("one before it got the partition", kept[0], first - 1, "a", "STALE_MEMBER_EPOCH")
+    check("an older one, for a partition that it has given up", given_up, first, "a", "STALE_MEMBER_EPOCH")
+    check("a newer one", kept[0], first + 2, "a", "STALE_MEMBER_EPOCH")
+    check("another member", kept[0], first, "x", "UNKNOWN_MEMBER_ID")
+
+
 def test_missing_groups_before_kip_848() -> None:
     """Older coordinators create the group before they check the member."""
     client = new_client(as_version="3.9", brokers=3)
     client.add_offsets()
-    assert client.commit_in_transaction({0: 1}, generation_id=1, member_id="x") == {0: "UNKNOWN_MEMBER_ID"}
+    assert client.commit_in_transaction({0: 1}, generation_id_or_member_epoch=1, member_id="x") == {
+        0: "UNKNOWN_MEMBER_ID"
+    }
     assert client.commit_in_transaction({0: 1}) == {0: "NONE"}
 
 
@@ -486,7 +568,8 @@ def test_markers_wait_for_the_group_coordinator(is_commit: bool, subtests: pytes
     expected = 5 if is_commit else 3
     for how in ("loading", "down"):
         with subtests.test(how):
-            client = new_client(brokers=3)
+            # Since 4.3, a marker does not wait for a leader.
+            client = new_client(brokers=3, as_version="4.2" if how == "down" else None)
             client.commit(3)
             client.add_offsets()
             client.commit_in_transaction({0: 5})
@@ -542,10 +625,10 @@ def test_failovers_in_each_state_of_the_group(is_commit: bool, subtests: pytest.
 
 
 def test_commits_while_a_transaction_ends_are_refused_at_once(subtests: pytest.Subtests) -> None:
-    """The leader of another partition of the transaction is down, so its marker waits."""
+    """The leader of another partition of the transaction is down, so its marker waits (before 4.3)."""
     for version in (3, 4, 5):
         with subtests.test(version=version):
-            client = new_client(brokers=3)
+            client = new_client(brokers=3, as_version="4.2")
             cluster, harness = client.harness.cluster, client.harness
             partition = next(each for each in harness.topic().partitions if each.leader_id != client.coordinator())
             leader = cluster.brokers[partition.leader_id]

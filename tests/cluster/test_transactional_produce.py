@@ -74,8 +74,11 @@ def started(brokers: int = 1, partitions: int = 2, **fields: Any) -> Transaction
 
 
 def ending(**fields: Any) -> TransactionalClient:
-    """Return a client whose transaction in partition 0 is being committed: the leader of this partition is down."""
-    client = started(brokers=3, **fields)
+    """Return a client whose transaction in partition 0 is being committed: the leader of this partition is down.
+
+    Since 4.3, Kafka does not wait for that leader.
+    """
+    client = started(brokers=3, **{"as_version": "4.2", **fields})
     harness, controller = client.harness, client.harness.cluster.controller
     coordinator = client.coordinator()
     for index, node_id in enumerate(sorted({1, 2, 3} - {coordinator})):

@@ -262,8 +262,9 @@ def test_batches_of_transactions(subtests: pytest.Subtests) -> None:
             assert asked(client, version, True, 0, 1) == ["NONE", error]
 
 
-def test_markers_wait_for_a_leader() -> None:
-    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+@pytest.mark.parametrize("as_version", ["4.2", "4.3", None])
+def test_markers_wait_for_a_leader_before_4_3(as_version: str | None) -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3, as_version=as_version))
     client.init()
     partition, harness = client.harness.partition(), client.harness
     coordinator = client.coordinator()
@@ -274,13 +275,16 @@ def test_markers_wait_for_a_leader() -> None:
     leader = harness.cluster.brokers[partition.leader_id]
     harness.cluster.controller.stop_broker(leader, harness.now_ms, Failover(), elect=False)
     assert client.end(commit=True) == "NONE"
-    assert (client.state(), client.init()) == ("PrepareCommit", ErrorCode.CONCURRENT_TRANSACTIONS)
+    waits = as_version == "4.2"
+    if waits:
+        assert (client.state(), client.init()) == ("PrepareCommit", ErrorCode.CONCURRENT_TRANSACTIONS)
     harness.advance(10_000)
-    assert client.state() == "PrepareCommit"
+    assert client.state() == ("PrepareCommit" if waits else "CompleteCommit")
     harness.cluster.controller.start_broker(leader, harness.now_ms, Failover())
     harness.advance(0)
     assert client.state() == "CompleteCommit"
-    assert partition.log.last_stable_offset == partition.log.high_watermark == 2
+    # Without a marker, the record stays in an open transaction.
+    assert (partition.log.last_stable_offset, partition.log.high_watermark) == ((2, 2) if waits else (0, 1))
 
 
 @pytest.mark.parametrize("how", [Failover(), Failover(load_ms=5_000)], ids=["at once", "loading"])
@@ -470,7 +474,7 @@ def test_a_restored_transaction_continues_and_times_out(client: TransactionalCli
 
 def test_waiting_markers_are_dropped_when_their_coordinator_resigns() -> None:
     """The new coordinator has lost the record of the commit: the transaction is open, and must stay so."""
-    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3, as_version="4.2"))
     client.init()
     harness, coordinator, partition = client.harness, client.coordinator(), client.harness.partition()
     controller, now_ms = harness.cluster.controller, harness.now_ms

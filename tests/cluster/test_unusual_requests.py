@@ -130,8 +130,9 @@ def test_fetch_fails_with_an_unknown_isolation_level_if_it_has_something_to_read
                     assert errors == ([FAILURE, FAILURE] if version < 13 else [])
 
 
-def test_a_fetch_can_fail_with_a_topic_that_has_no_id() -> None:
-    harness = ClusterHarness({"news": 1})
+@pytest.mark.parametrize("as_version", ["4.2", "4.3", None])
+def test_a_fetch_can_fail_with_a_topic_that_has_no_id(as_version: str | None) -> None:
+    harness = ClusterHarness({"news": 1}, as_version=as_version)
 
     def fetch(epoch: int, session_id: int, *topic_ids: bytes, forget: bytes | None = None) -> tuple[int, int, int]:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
@@ -152,6 +153,10 @@ def test_a_fetch_can_fail_with_a_topic_that_has_no_id() -> None:
     assert fetch(-1, 0, ZERO_UUID, news) == (ErrorCode.NONE, 0, 2)
     assert fetch(-1, 0, b"1" * 16, ZERO_UUID) == (ErrorCode.NONE, 0, 2)
     assert fetch(-1, 0, ZERO_UUID, b"1" * 16) == (FAILURE, 0, 0)  # It is not the last one in the response.
+    if as_version != "4.2":  # Sessions take such a topic since 4.3.
+        assert fetch(0, 0, ZERO_UUID, news) == (ErrorCode.NONE, 1, 2)
+        assert fetch(1, 1, forget=ZERO_UUID) == (ErrorCode.NONE, 1, 0)
+        return
     assert fetch(0, 0, ZERO_UUID, news) == (FAILURE, 0, 0)
     assert fetch(0, 0, news) == (ErrorCode.NONE, 1, 1)
     assert fetch(1, 1, ZERO_UUID) == fetch(1, 1, forget=ZERO_UUID) == (FAILURE, 1, 0)
@@ -205,6 +210,29 @@ def test_an_invalid_client_software_gets_no_versions(subtests: pytest.Subtests) 
             response = ClusterHarness().ask(request, version)
             assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
             assert (response.supported_features, response.finalized_features_epoch) == ([], -1)
+
+
+def test_a_client_names_the_broker_that_it_expects(subtests: pytest.Subtests) -> None:
+    """KIP-1242: the cluster and the broker, or neither; a client that has reached another one bootstraps again."""
+    harness = ClusterHarness(brokers=2)
+    right, other = harness.cluster.cluster_id, "another cluster"
+    rebootstrap = ErrorCode.REBOOTSTRAP_REQUIRED
+    for cluster_id, node_id, error in (
+        (None, -1, ErrorCode.NONE),
+        (right, 2, ErrorCode.NONE),
+        (right, -1, ErrorCode.INVALID_REQUEST),
+        (None, 2, ErrorCode.INVALID_REQUEST),
+        (right, 1, rebootstrap),
+        (right, 9, rebootstrap),
+        (other, 2, rebootstrap),
+        ("", 2, rebootstrap),
+    ):
+        with subtests.test(cluster_id=cluster_id, node_id=node_id):
+            request = ApiVersionsRequest(
+                client_software_name="t", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+            )
+            response = harness.ask(request, 5, broker=2)
+            assert (response.error_code, bool(response.api_keys)) == (error, not error)
 
 
 def test_a_topic_that_is_only_validated_has_an_id_of_its_own() -> None:

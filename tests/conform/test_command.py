@@ -38,7 +38,7 @@ def test_nothing_differs(run: Run) -> None:
         status, out, err = run("--bootstrap", cluster.bootstrap_servers, "--only", "matrix-sync-*", "--all")
     assert (status, err) == (0, "")
     assert "matrix-sync-stable" in out
-    assert out.endswith("Compared 4 of 4 transcripts with Kafka 4.2: 4 same, 0 explained, 0 differ.\n")
+    assert out.endswith("Compared 4 of 4 transcripts with Kafka 4.4: 4 same, 0 explained, 0 differ.\n")
 
 
 def test_something_differs(run: Run, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_nothing_is_playable(run: Run) -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
         status, out, _ = run("--bootstrap", cluster.bootstrap_servers, "--only", "rewrite-*")
     assert status == 4
-    assert out.endswith("Nothing was compared with Kafka 4.2: no transcript is playable.\n")
+    assert out.endswith("Nothing was compared with Kafka 4.4: no transcript is playable.\n")
 
 
 def test_no_cluster(run: Run) -> None:
@@ -100,7 +100,7 @@ def test_list_and_settings(run: Run) -> None:
         (["--bootstrap", "x:1", "--list"], "--bootstrap: expected no --list with it"),
         (["--list", "--print-config"], "--list: expected no --print-config with it"),
         (["--list", "--only", "x"], "--only='x': expected a pattern of transcripts' names; --list shows them"),
-        (["--bootstrap", "x:1", "--release", "two"], "--release='two': expected a release of Kafka, such as 4.2"),
+        (["--bootstrap", "x:1", "--release", "two"], "--release='two': expected a release of Kafka, such as 4.4"),
         (
             ["--bootstrap", "x:1", "--json", "/no/folder"],
             "--json='/no/folder': expected a file in a folder that exists",
@@ -143,7 +143,7 @@ def test_served_clusters_of_another_release() -> None:
             "consumer-group-m*",
         ]
         own = subprocess.run(command, capture_output=True, text=True, check=False)
-        newest = subprocess.run([*command, "--release", "4.2"], capture_output=True, text=True, check=False)
+        newest = subprocess.run([*command, "--release", "4.4"], capture_output=True, text=True, check=False)
         assert process.stdin is not None
         process.stdin.close()
     assert (own.returncode, newest.returncode) == (0, 3), own.stdout + newest.stdout

@@ -15,7 +15,7 @@ from fakebroker.conform.conformance import Conformance, Explanation, conform, ex
 from fakebroker.conform.report import as_json, as_junit, text
 from fakebroker.conform.transcript import ReleaseRange, transcript_files
 from fakebroker.errors import ConfigError
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.subtests import subtest_for_each
 
 CONFIG = {
@@ -85,7 +85,7 @@ def test_results_of_the_release() -> None:
     name = "transactions-sequences"
     with FakeCluster(brokers=3, config=CONFIG, as_version="4.0") as cluster:
         as_it_is = play(cluster, name)
-        as_newest = play(cluster, name, release=known_release("4.2"))
+        as_newest = play(cluster, name, release=known_release("4.4"))
     assert (as_it_is.release, as_it_is.played[0].verdict) == (Release(4, 0), "same")
     assert as_newest.played[0].verdict == "differs"
 
@@ -100,7 +100,7 @@ def test_an_explanation_holds_for_its_line_only(monkeypatch: pytest.MonkeyPatch)
     step, line = "A: sync A=a1", "A: sync A=a1 -> -1 UNKNOWN_SERVER_ERROR"
 
     def explained(kafka: str) -> Callable[[], list[Explanation]]:
-        releases = ReleaseRange(Release(4, 0), Release(4, 2))
+        releases = ReleaseRange(Release(4, 0), NEWEST)
         found = Explanation("first-generations", step, (kafka,), "chance: of this test", releases, ends=True)
         return lambda: [found]
 
@@ -148,7 +148,7 @@ def test_reports() -> None:
         cluster.fail("LeaveGroup", error="UNKNOWN_SERVER_ERROR")
         found = play(cluster, *QUICK)
     shown = text(found)
-    assert "Compared 4 of 5 transcripts with Kafka 4.2: 3 same, 0 explained, 1 differ." in shown
+    assert "Compared 4 of 5 transcripts with Kafka 4.4: 3 same, 0 explained, 1 differ." in shown
     assert "needs 3 brokers" in shown
     differing = next(each for each in found.played if each.verdict == "differs")
     assert differing.difference is not None
@@ -174,7 +174,7 @@ def test_patterns_select_transcripts() -> None:
 
 @subtest_for_each("text", ["4", "x", "1.x"])
 def test_releases_that_do_not_exist(text: str) -> None:
-    with pytest.raises(ConfigError, match=f"--release='{text}': expected a release of Kafka, such as 4.2"):
+    with pytest.raises(ConfigError, match=f"--release='{text}': expected a release of Kafka, such as 4.4"):
         known_release(text)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakebroker.conform.requirements import (
+    WITHOUT_WAITS,
     Facts,
     duration_of,
     needs,
@@ -16,7 +17,7 @@ from fakebroker.conform.requirements import (
 )
 from fakebroker.conform.transcript import Transcript, parse, transcript_files
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Versions
 from tests.support.subtests import subtest_for_each
 
@@ -92,6 +93,13 @@ def test_features(text: str, need: str | None) -> None:
     [
         ("A: join", {"group.initial.rebalance.delay.ms": "3000"}, "needs group.initial.rebalance.delay.ms=0"),
         ("A: consume", {"group.initial.rebalance.delay.ms": "3000"}, None),
+        (
+            "A: consume",
+            {"group.consumer.assignment.interval.ms": "1000"},
+            "needs group.consumer.assignment.interval.ms=0",
+        ),
+        ("A: join", {"group.consumer.assignment.interval.ms": "1000"}, None),
+        ("A: consume", {}, None),  # Before 4.3, brokers do not have it.
         ("cluster: group.max.size=5", {"group.max.size": "2147483647"}, "needs group.max.size=5"),
         ("A: join\nB: join", {"group.max.size": "1"}, "needs group.max.size=2147483647"),
         ("A: join\nB: join", {"group.max.size": "2"}, None),
@@ -131,9 +139,10 @@ def test_settings_are_put_into_few_groups() -> None:
         ({"group.max.size": "2"}, 1),
         ({"group.initial.rebalance.delay.ms": "3000"}, 1),
     ]
-    assert properties(groups).splitlines()[:3] == [
+    assert properties(groups).splitlines()[:4] == [
         "# 1. 2 transcripts",
         "group.initial.rebalance.delay.ms=0",
+        "group.consumer.assignment.interval.ms=0",
         "offset.metadata.max.bytes=4",
     ]
 
@@ -141,9 +150,9 @@ def test_settings_are_put_into_few_groups() -> None:
 def test_each_transcript_is_in_a_group_with_its_settings() -> None:
     transcripts = [parse(path.read_text(), path.name) for path in transcript_files()]
     for group in settings_groups(transcripts):
-        settings = {"group.initial.rebalance.delay.ms": "0", **group.settings}
+        settings = {**WITHOUT_WAITS, **group.settings}
         for each in group.transcripts:
-            found = [need for need in needs(each, Facts(Release(4, 2), 9, settings)) if "=" in need]
+            found = [need for need in needs(each, Facts(NEWEST, 9, settings)) if "=" in need]
             assert found == [], each.name
 
 

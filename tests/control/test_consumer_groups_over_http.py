@@ -65,8 +65,8 @@ def test_lists_have_groups_of_both_types(control: ControlHarness, client: Client
 def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client) -> None:
     with reconciling(control.cluster) as (a, b):
         (row,) = client.group_rows()
-        assert (row["type"], row["protocol_name"], row["generation_id"]) == ("consumer", "uniform", 2)
-        assert row["why"].startswith("waiting for a to give up partitions; 0 of 2 have reached epoch 2")
+        assert (row["type"], row["protocol_name"], row["generation_id"]) == ("consumer", "uniform", 3)
+        assert row["why"].startswith("waiting for a to give up partitions; 0 of 2 have reached epoch 3")
         assert row["until_ms"] == control.cluster.clock.now_ms() + 60_000
         assert client.blocked_groups()["groups"] == [
             {
@@ -87,7 +87,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
         ]
         a.beat(confirms=True)
         (row,) = client.group_rows()
-        assert row["why"].startswith("waiting for a heartbeat of b; 1 of 2 have reached epoch 2")
+        assert row["why"].startswith("waiting for a heartbeat of b; 1 of 2 have reached epoch 3")
         assert row["until_ms"] == control.cluster.clock.now_ms() + 45_000, "its session"
         (blocked,) = client.blocked_groups()["groups"]
         assert (blocked["blocking"], blocked["partitions"]) == (["b"], 0)
@@ -139,7 +139,7 @@ def test_streams_send_changes_of_consumer_groups(control: ControlHarness, client
             while not moments or moments[-1]["state_to"] != "Reconciling":
                 moments += next_event(response, "timeline")["moments"]
             latest = moments[-1]["changes"][-1]
-            assert (latest["client_id"], latest["member_epoch"], len(latest["pending_revocation"])) == ("a", 1, 2)
+            assert (latest["client_id"], latest["member_epoch"], len(latest["pending_revocation"])) == ("a", 2, 2)
             a.leave()
             b.leave()
         assert control.request("DELETE", f"{BASE}/groups/g").status == 204
@@ -200,7 +200,7 @@ def test_holds_are_shown_where_they_apply(control: ControlHarness, client: Clien
     with reconciling(control.cluster) as (a, b), client.hold("g", "Reconciling", "a"):
         a.beat(confirms=True)
         (row,) = client.group_rows()
-        assert row["why"].startswith("waiting for a (held) to give up partitions; 0 of 2 have reached epoch 2")
+        assert row["why"].startswith("waiting for a (held) to give up partitions; 0 of 2 have reached epoch 3")
         (blocked,) = client.blocked_groups()["groups"]
         assert (blocked["is_held"], blocked["until_ms"]) == (True, row["until_ms"]), "its rebalance timer continues"
         detail = control.get("/groups/g")

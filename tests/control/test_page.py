@@ -123,7 +123,7 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
         expect(stable).not_to_have_text(stable.text_content() or "")
         with reconciling(cluster, "consumers"):
             page.goto(f"{url}#groups/consumers")
-            expect(page.locator(".facts").last).to_contain_text("epoch 2 · assignment epoch 2 · uniform · 2 members")
+            expect(page.locator(".facts").last).to_contain_text("epoch 3 · assignment epoch 3 · uniform · 2 members")
             members = page.locator(".members tbody tr")
             expect(members.first).to_contain_text("a has not given up partitions")
             expect(members.first).to_contain_text("UNREVOKEDorders-0..2orders-3..5, until ")
@@ -170,14 +170,14 @@ def test_the_commands_of_a_consumer_group_work(browser: Browser, cluster: FakeCl
         expect(state).to_have_text("Stable")
         expect(members.last).to_contain_text("STABLEorders-3..5")
         changes = page.locator(".columns tbody").first
-        expect(changes).to_contain_text("a in epoch 1 has orders-0..2, has to give up orders-3..5")
+        expect(changes).to_contain_text("a in epoch 2 has orders-0..2, has to give up orders-3..5")
 
         expect(page.get_by_label("State to hold in").locator("option")).to_have_text(["Assigning", "Reconciling"])
         page.locator(".actions").get_by_role("button", name="Hold").click()
         expect(facts).to_contain_text("held in Assigning")
         page.get_by_role("button", name="Force rebalance").click()
         expect(state).to_have_text("Assigning")
-        expect(facts).to_contain_text("epoch 3 · assignment epoch 2")
+        expect(facts).to_contain_text("epoch 4 · assignment epoch 3")
         members.last.get_by_role("button", name="Fence epoch").click()
         expect(members.last.locator("td").nth(1)).to_have_text("0")
 

@@ -14,6 +14,7 @@ from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.releases import NEWEST
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
     REBALANCE_MS,
@@ -227,7 +228,7 @@ REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]
 
 @subtest_for_each(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
 def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
-    replayed = replay(records, partition=0)
+    replayed = replay(records, 0, NEWEST)
     assert [
         (group_id, value, [committed.offset for _, _, committed in offsets])
         for group_id, (value, offsets) in replayed.groups.items()

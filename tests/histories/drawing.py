@@ -36,7 +36,11 @@ _TOPIC_CONFIGS = (
     *("retention.ms", "cleanup.policy", "max.message.bytes", "min.insync.replicas", "compression.type", "no.config"),
     *("message.timestamp.type", "segment.bytes"),
 )
-_GROUP_CONFIGS = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+_GROUP_CONFIGS = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+)
 _VALUES = ("1", "1000", "delete", "compact", "delete,compact", "gzip", "x", "", None, "-1", "LogAppendTime")
 
 _POOLS: Mapping[str, tuple[Any, ...]] = {
@@ -274,9 +278,10 @@ def _commit(draw: Draw, client: str, group: str) -> dict[str, Any]:
         for index in indexes
     ]
     outside = draw(st.integers(0, 2)) == 0
+    epoch = _other(draw, f"${client}.epoch", *range(4))  # Older epochs are accepted by partition (KIP-1251).
     return {
         "group_id": group,
-        "generation_id_or_member_epoch": -1 if outside else f"${client}.epoch",
+        "generation_id_or_member_epoch": -1 if outside else epoch,
         "member_id": "" if outside else f"${client}.member_id",
         "group_instance_id": _other(draw, None, f"i{client}"),
         "topics": [{"name": topic, "partitions": partitions}],
@@ -285,13 +290,14 @@ def _commit(draw: Draw, client: str, group: str) -> dict[str, Any]:
 
 def _fetch_offsets(draw: Draw, client: str, group: str) -> dict[str, Any]:
     topic, indexes = _topic_parts(draw, ("news", "sport", "%a", "%gone"))
-    topics = None if draw(st.booleans()) else [{"name": topic, "partition_indexes": indexes}]
+    named = [{"name": topic, "partition_indexes": indexes}]
+    topics = None if draw(st.booleans()) else named
     of_group = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
     if draw(st.integers(0, 3)) == 0:
         of_group |= {"member_id": f"${client}.member_id", "member_epoch": f"${client}.epoch"}
     return {
         "group_id": group,
-        "topics": topics if topics is not None else [{"name": topic, "partition_indexes": indexes}],
+        "topics": named,
         "groups": [of_group],
         "require_stable": draw(st.booleans()),
     }
@@ -299,11 +305,10 @@ def _fetch_offsets(draw: Draw, client: str, group: str) -> dict[str, Any]:
 
 def _commit_in_transaction(draw: Draw, client: str, group: str) -> dict[str, Any]:
     fields = _commit(draw, client, group)
-    outside = fields["member_id"] == ""
     return {
         **_of_producer(draw, client),
         "group_id": group,
-        "generation_id": -1 if outside else f"${client}.epoch",
+        "generation_id_or_member_epoch": fields["generation_id_or_member_epoch"],
         "member_id": fields["member_id"],
         "group_instance_id": fields["group_instance_id"],
         "topics": fields["topics"],
@@ -327,7 +332,7 @@ def _transaction(draw: Draw, release: Release) -> list[Step]:
     client = draw(st.sampled_from(("A", "A", "B")))
     is_new = draw(st.booleans())  # KIP-890: brokers add partitions.
     writes = [("write", draw(st.sampled_from((12, 13) if is_new else (9, 10, 11))))] * draw(st.integers(0, 3))
-    commits = [("txn-commit", 5 if is_new else draw(st.integers(3, 4)))] * draw(st.integers(0, 2))
+    commits = [("txn-commit", draw(st.integers(5, 6) if is_new else st.integers(3, 4)))] * draw(st.integers(0, 2))
     planned = [
         *([("init", 5)] if draw(st.integers(0, 2)) == 0 else ()),
         *(() if is_new else (("add", 3), ("add-offsets", 3))),

@@ -42,6 +42,7 @@ ENDLESS_S = 5
 
 SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 1000,
     "group.min.session.timeout.ms": 1,
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 100,

@@ -1,6 +1,7 @@
 """What Kafka's Java clients have and others have not: all assignors, patterns of brokers, Kafka Streams."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,15 @@ import pytest
 from fakebroker import FakeCluster
 from tests.interop.conftest import closed_together
 from tests.support.kafka_clients.client import Record, Settings
-from tests.support.kafka_clients.driver import DriverError
+from tests.support.kafka_clients.driver import DriverError, java_clients
 from tests.support.kafka_clients.helpers import committed_total, numbered, partitions_per_member, poll_until, values
-from tests.support.kafka_clients.java_client import JavaConsumer, ModernJavaConsumer, WordCount, produce
+from tests.support.kafka_clients.java_client import (
+    JavaConsumer,
+    JavaTransformer,
+    ModernJavaConsumer,
+    WordCount,
+    produce,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -149,3 +156,47 @@ def test_kafka_streams_counts_words_and_resumes(fake_cluster: FakeCluster, tmp_p
     again = WordCount(fake_cluster.bootstrap_servers, str(tmp_path))
     run_until(again, {b"to": 3, b"be": 3, b"or": 2, b"not": 2})
     assert again.call("close")
+
+
+@pytest.mark.fake_cluster(
+    topics={"a": 4, "b": 1},
+    as_version=("4.2", "4.3", "4.4"),
+    config={"group.consumer.heartbeat.interval.ms": 100, "group.consumer.assignment.interval.ms": 300},
+    clock="real",
+)
+@pytest.mark.parametrize("release", ["4.3", "4.4"])
+def test_clients_of_newer_releases(fake_cluster: FakeCluster, start_member: StartMember, release: str) -> None:
+    """Members of both protocols share partitions, one leaves, and a transaction commits offsets of a member."""
+    servers = fake_cluster.bootstrap_servers
+    with java_clients(release), ExitStack() as stack:
+        one, two = start_member(ModernJavaConsumer), start_member(ModernJavaConsumer)
+        one.subscribe("a")
+        wait_for(fake_cluster, [4], one)
+        two.subscribe("a")
+        wait_for(fake_cluster, [2, 2], one, two)
+        classic = start_member(JavaConsumer)
+        classic.subscribe("a")
+        wait_for(fake_cluster, [1, 1, 2], one, two, classic)
+        produce(servers, "a", numbered(range(12)))
+        read = poll_until(fake_cluster, "12 records", lambda records: len(records) >= 12, one, two, classic)
+        assert values(read) == values(numbered(range(12)))
+        for member in (one, two, classic):
+            member.commit()
+        assert committed_total(fake_cluster, "g") == 12
+        two.close()
+        wait_for(fake_cluster, [2, 2], one, classic)
+
+        settings = Settings(group_id="h", isolation_level="read_committed")
+        application = JavaTransformer(ModernJavaConsumer, servers, settings, "b", "t")
+        stack.callback(application.close)
+        application.subscribe("a")
+        copied: list[Record] = []
+        while len(copied) < 12:
+            copied += application.transform()
+        written = sorted(each.value or b"" for each in fake_cluster.records("b"))
+        assert written == sorted(each.value or b"" for each in copied)
+        assert values(copied) == values(numbered(range(12)))
+        assert committed_total(fake_cluster, "h") == 12
+    versions = {each.api_version for each in fake_cluster.requests("TxnOffsetCommit")}
+    as_both = min(release, str(fake_cluster.cluster.brokers[1].release))
+    assert versions == {6 if as_both == "4.4" else 5}

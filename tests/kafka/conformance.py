@@ -14,15 +14,15 @@ import trio
 
 from fakebroker.conform.conformance import VERDICTS, Conformance, Played, conform, known_release, selected
 from fakebroker.conform.report import summary, text
-from fakebroker.conform.requirements import AUTHORIZER, Facts, needs, settings_groups
+from fakebroker.conform.requirements import AUTHORIZER, WITHOUT_WAITS, Facts, needs, settings_groups
 from fakebroker.conform.transcript import Transcript
 from fakebroker.protocol.releases import Release
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka, KafkaBroker
 
 REPORT = Path(__file__).parents[2] / "scenarios" / "conformance.md"
 
-_SETTINGS = {
-    "group.initial.rebalance.delay.ms": 0,
+_SETTINGS: dict[str, object] = {
+    **WITHOUT_WAITS,
     # Fewer partitions than Kafka's 50, because each has to be created and loaded.
     "offsets.topic.num.partitions": 12,
     "transaction.state.log.num.partitions": 6,

@@ -169,7 +169,7 @@ def test_large_record_batches_of_responses_are_not_copied() -> None:
 def test_flexible_versions_have_tagged_headers_except_api_versions() -> None:
     tagged = {(cls, version) for cls, version in MESSAGE_VERSIONS if has_tagged_header(cls, version)}
     flexible = {(cls, version) for cls, version in MESSAGE_VERSIONS if version in cls.FLEXIBLE}
-    api_versions = {(cls, version) for cls in (ApiVersionsRequest, ApiVersionsResponse) for version in (3, 4)}
+    api_versions = {(cls, version) for cls in (ApiVersionsRequest, ApiVersionsResponse) for version in (3, 4, 5)}
 
     assert flexible - tagged == api_versions
     assert tagged < flexible

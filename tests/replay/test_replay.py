@@ -266,12 +266,12 @@ def test_a_cluster_without_the_consumer_protocol_is_named_before_anything_starts
 
 
 def test_a_simulated_cluster_has_the_default_settings_of_kafka(tmp_path: Path) -> None:
-    delay = "group.initial.rebalance.delay.ms"
+    defaults = {"group.initial.rebalance.delay.ms": 3_000, "group.consumer.assignment.interval.ms": 1_000}
     others: dict[str, str | int | float | bool] = {"group.max.size": 9}
     run = small_run("", tmp_path, transport="memory")
-    assert plan_for(run, ("", 0)).cluster.config == SMALL.cluster.config
+    assert plan_for(run, ("", 0)).cluster.config == defaults | SMALL.cluster.config
     workload = msgspec.structs.replace(SMALL, cluster=Cluster(config=others))
-    assert plan_for(replace(run, workload=workload), ("", 0)).cluster.config == {delay: 3_000} | others
+    assert plan_for(replace(run, workload=workload), ("", 0)).cluster.config == defaults | others
 
 
 def test_an_invalid_bootstrap_address_is_an_error_of_one_line(

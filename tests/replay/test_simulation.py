@@ -519,7 +519,7 @@ _DIGESTS = {
     "failover": "979c38b3b8a1d608",
     "faults": "c7899489bc17c0ea",
     "loads": "c2e5bcfdf05e1935",
-    "consumers": "1b03269b6f08acf0",
+    "consumers": "75a04adcafd8c8f1",
 }
 
 

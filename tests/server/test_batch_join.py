@@ -80,7 +80,7 @@ def last_join_version(cluster: FakeCluster) -> int:
     """Return the newest version of JoinGroup that broker 1 supports."""
     with WireClient(cluster.brokers[0]) as wire:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-        answer = wire.ask(request, ApiVersionsResponse)
+        answer = wire.ask(request, ApiVersionsResponse, 4)
     return next(api.max_version for api in answer.api_keys if api.api_key == JoinGroupRequest.API_KEY)
 
 
@@ -91,7 +91,7 @@ def test_version_10_requires_the_proposal(cluster: FakeCluster) -> None:
         with WireClient(plain.brokers[0]) as wire:
             wire.send(batch(("x", False)), 10)
             assert wire.is_closed_by_broker(), "as Kafka does with a version that it does not know"
-    with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="4.1") as older:
+    with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="4.3") as older:
         assert last_join_version(older) == 9
 
 

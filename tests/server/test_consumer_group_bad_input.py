@@ -1,4 +1,4 @@
-"""Requests that a consumer group rejects, over TCP: each with the error and the message of Kafka 4.2, and no effect."""
+"""Requests that a consumer group rejects, over TCP: each with the error and the message of Kafka 4.4, and no effect."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tests.support.subtests import subtest_for_each
 from tests.support.wire_client import WireClient
 
 INVALID = ErrorCode.INVALID_REQUEST
-FENCED = "The consumer group member has a {} member epoch ({}) than the one known by the group coordinator (3). "
+FENCED = "The consumer group member has a {} member epoch ({}) than the one known by the group coordinator (4). "
 ABANDON = "The member must abandon all its partitions and rejoin."
 EVERYTHING = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], "topic_partitions": []}
 TOPIC_ID = b"\1" * 16
@@ -63,7 +63,7 @@ def unknown(member_id: str, epoch: int, message: str, **fields: Any) -> Rejected
 
 
 def fenced(member_id: str, epoch: int, **fields: Any) -> Rejected:
-    text = FENCED.format("greater" if epoch > 3 else "smaller", epoch) + ABANDON
+    text = FENCED.format("greater" if epoch > 4 else "smaller", epoch) + ABANDON
     return Rejected(member_id, epoch, ErrorCode.FENCED_MEMBER_EPOCH, text, fields)
 
 
@@ -71,18 +71,18 @@ def owned(topic_id: bytes, *partitions: int) -> list[HeartbeatTopicPartitions]:
     return [HeartbeatTopicPartitions(topic_id=topic_id, partitions=list(partitions))]
 
 
-# The group "g" has members a and b, and s as static instance "i", all in epoch 3.
+# The group "g" has members a and b, and s as static instance "i", all in epoch 4.
 REJECTED = [
     # The request by itself
     invalid("", 0, "MemberId can't be empty."),
     invalid("\t\n \0", 0, "MemberId can't be empty."),
-    invalid("", 3, "MemberId can't be empty.", version=0),
+    invalid("", 4, "MemberId can't be empty.", version=0),
     invalid("", -1, "MemberId can't be empty.", version=0),
     invalid("", -2, "MemberId can't be empty.", instance_id="i"),
-    invalid("a", 3, "GroupId can't be empty.", group_id=""),
-    invalid("a", 3, "GroupId can't be empty.", group_id="  "),
-    invalid("a", 3, "InstanceId can't be empty.", instance_id=""),
-    invalid("a", 3, "RackId can't be empty.", rack_id=" "),
+    invalid("a", 4, "GroupId can't be empty.", group_id=""),
+    invalid("a", 4, "GroupId can't be empty.", group_id="  "),
+    invalid("a", 4, "InstanceId can't be empty.", instance_id=""),
+    invalid("a", 4, "RackId can't be empty.", rack_id=" "),
     invalid("n", 0, "RebalanceTimeoutMs must be provided in first request.", rebalance_timeout_ms=-1),
     invalid("n", 0, "TopicPartitions must be empty when (re-)joining.", topic_partitions=None),
     invalid("n", 0, "TopicPartitions must be empty when (re-)joining.", topic_partitions=owned(TOPIC_ID)),
@@ -98,7 +98,7 @@ REJECTED = [
     *(
         Rejected(
             "a",
-            3,
+            4,
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {name} is not supported. Supported assignors: uniform, range.",
             {"server_assignor": name},
@@ -128,15 +128,15 @@ REJECTED = [
         for member_id, epoch, fields, version in [
             ("n", 0, {}, 1),
             ("", 0, {}, 0),
-            ("n", 0, {"instance_id": "i"}, 1),
-            ("n", 3, {}, 1),
-            ("A", 3, {}, 1),
+            ("n", 0, {"instance_id": "j"}, 1),
+            ("n", 4, {}, 1),
+            ("A", 4, {}, 1),
         ]
     ),
     # The member
     unknown("n", -1, "Member n is not a member of group g."),
     unknown(LONG, -1, f"Member {LONG} is not a member of group g."),
-    unknown("a", 3, "Instance id gone is unknown.", instance_id="gone"),
+    unknown("a", 4, "Instance id gone is unknown.", instance_id="gone"),
     unknown("a", -1, "Instance id gone is unknown.", instance_id="gone"),
     unknown("a", -2, "Instance id gone is unknown.", instance_id="gone"),
     *(
@@ -147,24 +147,28 @@ REJECTED = [
             "Static member a with instance id i was fenced by member s.",
             {"instance_id": "i"},
         )
-        for epoch in (3, 2, 7, -1, -2)
+        for epoch in (4, 3, 8, -1, -2)
     ),
-    Rejected(
-        "s",
-        0,
-        ErrorCode.UNRELEASED_INSTANCE_ID,
-        "Static member s with instance id i cannot join the group because the instance id is owned by s member.",
-        {"instance_id": "i"},
+    *(
+        Rejected(
+            member_id,
+            0,
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id i cannot join the group because the instance id is owned by "
+            "s member.",
+            {"instance_id": "i"},
+        )
+        for member_id in "sn"
     ),
-    # Its epoch: the one before is accepted only with partitions that the member has. That of a was 1.
-    fenced("a", 1),
-    fenced("a", 4),
-    fenced("a", 2**31 - 1),
-    fenced("s", 2, instance_id="i"),
+    # Its epoch: the one before is accepted only with partitions that the member has. That of a was 2.
     fenced("a", 2),
-    fenced("a", 2, topic_partitions=owned(TOPIC_ID)),
+    fenced("a", 5),
+    fenced("a", 2**31 - 1),
+    fenced("s", 3, instance_id="i"),
+    fenced("a", 3),
+    fenced("a", 3, topic_partitions=owned(TOPIC_ID)),
+    fenced("a", 3, topic_partitions=owned(TOPIC_ID, 0)),
     fenced("a", 2, topic_partitions=owned(TOPIC_ID, 0)),
-    fenced("a", 1, topic_partitions=owned(TOPIC_ID, 0)),
 ]
 
 
@@ -207,7 +211,7 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
             )
             response.assignment = response.assignment or owned_now
             known[name] = response
-        assert [member.member_epoch for member in cluster.group("g").members] == [3, 3, 3]
+        assert [member.member_epoch for member in cluster.group("g").members] == [4, 4, 4]
         yield client
 
 
@@ -257,8 +261,8 @@ def test_partitions_that_a_member_does_not_have_are_ignored_in_its_epoch(
     cluster: FakeCluster, client: Client, reported: list[HeartbeatTopicPartitions]
 ) -> None:
     before = cluster.group("g")
-    response = client.send("a", 3, topic_partitions=reported)
-    assert (response.error_code, response.member_epoch, response.assignment) == (0, 3, None)
+    response = client.send("a", 4, topic_partitions=reported)
+    assert (response.error_code, response.member_epoch, response.assignment) == (0, 4, None)
     assert cluster.group("g") == before
 
 

@@ -54,7 +54,7 @@ def names_in_consumer_group() -> Iterator[Named]:
     ):
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="id", member_epoch=0, instance_id="instance")
         request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = 60_000, ["orders"], []
-        assert wire.ask(request, ConsumerGroupHeartbeatResponse).member_epoch == 1
+        assert wire.ask(request, ConsumerGroupHeartbeatResponse).member_epoch == 2
         yield cluster, {"member id": "id", "instance id": "instance", "client id": "client"}
 
 

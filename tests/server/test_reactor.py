@@ -43,7 +43,7 @@ def test_an_api_versions_request_of_a_newer_version_is_answered_in_version_0(fak
         body = struct.pack(">hhih", 18, 9, 7, 1) + b"x" + b"\x00" + b"unknown"
         wire.socket.sendall(struct.pack(">i", len(body)) + body)
         frame = wire.receive_frame()
-        assert frame == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4), "as Kafka 4.2.2: the range of ApiVersions alone"
+        assert frame == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 5), "as Kafka 4.4: the range of ApiVersions alone"
         # The connection remains open.
         assert wire.ask(heartbeat_request(), HeartbeatResponse).error_code in (16, 25)
 

@@ -22,6 +22,9 @@ from fakebroker.protocol.messages.transaction_log import TransactionLogKey, Tran
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import UUID, Primitive
 
+_OLDER_NAMES = {"generation_id_or_member_epoch": "generation_id"}
+"""Names of fields before Kafka 4.4, which kafka-python has."""
+
 _BIT_FIELDS = ("authorized_operations", "cluster_authorized_operations", "topic_authorized_operations")
 """Integers that kafka-python represents as sets of bits. In most messages their name is `authorized_operations`."""
 
@@ -49,8 +52,9 @@ def kafka_python_object(schema: Any, value: Struct, version: int) -> Any:
 
 
 def _field_name(schema: Any, field: Field) -> str:
-    is_renamed = field.name in _BIT_FIELDS and field.name not in schema.fields
-    return "authorized_operations" if is_renamed else field.name
+    if field.name in schema.fields:
+        return field.name
+    return "authorized_operations" if field.name in _BIT_FIELDS else _OLDER_NAMES[field.name]
 
 
 def _field_value(field: Any, is_uuid: bool, value: Any, version: int) -> Any:
@@ -116,6 +120,7 @@ _RECORD_FIELDS: dict[type[Message], list[dict[str, Any]]] = {
         _kafka_field("metadata", "string"),
         _kafka_field("commitTimestamp", "int64"),
         _kafka_field("expireTimestamp", "int64", "1", **_UNSET),
+        _kafka_field("topicId", "uuid", "4+", taggedVersions="4+", tag=0, ignorable=True),
     ],
     GroupMetadataKey: [_kafka_field("group", "string", "2")],
     GroupMetadataValue: [

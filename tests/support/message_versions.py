@@ -48,6 +48,9 @@ PROPOSED_VERSIONS = {
 KAFKA_VERSIONS = tuple(each for each in MESSAGE_VERSIONS if each not in PROPOSED_VERSIONS)
 """Every version of every request and response of Kafka."""
 
+NEW_IN_4_4 = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3}
+"""Versions that no other codec in Python has yet. The random histories send them to Apache Kafka."""
+
 
 @contextmanager
 def message_subtest(subtests: pytest.Subtests, cls: type[Message], version: int) -> Iterator[None]:

@@ -99,13 +99,35 @@ def test_results_of_some_releases() -> None:
     assert transcript.text({each: transcript.expected(each) for each in transcript.releases}) == RANGES
 
 
+def test_epochs_that_are_one_lower_before_4_3() -> None:
+    text = (
+        HEAD
+        + """cluster: first_epoch=2
+A: consume                               -> epoch 2, assignment news-0
+A: consume epoch=-1                      -> epoch -1
+group g                                  -> Empty, epoch 3, assignment epoch 2
+  [4.1]                                  -> Empty
+"""
+    )
+    transcript = parse(text, "t.txt")
+    results = {each: [result for (result,) in transcript.expected(each)] for each in transcript.releases}
+    lower = ["epoch 1, assignment news-0", "epoch -1", "Empty, epoch 2, assignment epoch 1"]
+    assert results[Release(4, 2)] == results[Release(4, 0)] == lower
+    assert results[Release(4, 1)] == [*lower[:2], "Empty"]
+    newest = ["epoch 2, assignment news-0", "epoch -1", "Empty, epoch 3, assignment epoch 2"]
+    assert results[Release(4, 3)] == results[NEWEST] == newest
+    assert transcript.text({each: transcript.expected(each) for each in transcript.releases}) == text
+    with pytest.raises(TranscriptError, match="first_epoch=1: expected 2"):
+        parse(text.replace("first_epoch=2", "first_epoch=1"), "t.txt")
+
+
 def test_releases_of_a_transcript() -> None:
     def releases(settings: str) -> list[str]:
         return list(map(str, parse(HEAD + f"cluster: {settings}\n", "t.txt").releases))
 
-    assert releases("brokers=1") == ["4.0", "4.1", "4.2"]
+    assert releases("brokers=1") == ["4.0", "4.1", "4.2", "4.3", "4.4"]
     assert releases("as_version=3.9") == ["3.9"]
-    assert releases("proposals=batch-join") == ["4.2"]
+    assert releases("proposals=batch-join") == ["4.4"]
 
 
 @subtest_for_each(

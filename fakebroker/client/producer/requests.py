@@ -98,7 +98,7 @@ def commit_offsets(
         group_id=consumer.group_id,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
-        generation_id=consumer.generation_id,
+        generation_id_or_member_epoch=consumer.generation_id,
         member_id=consumer.member_id,
         group_instance_id=consumer.instance_id,
         topics=[

@@ -19,10 +19,11 @@ from fakebroker.protocol.releases import Release
 KIP_848 = Release(4, 0)
 """The first release with configs of groups."""
 
-_INT, _STRING = ConfigType.INT, ConfigType.STRING
+_INT, _STRING, _LIST, _BOOLEAN = ConfigType.INT, ConfigType.STRING, ConfigType.LIST, ConfigType.BOOLEAN
 _ANY = float("inf")
 
 _SESSION = ConfigKey(_INT, 45_000, 45_000, 60_000, about="Time without heartbeats after which a member is removed.")
+_ASSIGNMENT = ConfigKey(_INT, 1000, 0, 15_000, about="Time between two target assignments (KIP-1263).")
 _HEARTBEAT = ConfigKey(_INT, 5000, 5000, 15_000, about="Time between two heartbeats of a member.")
 
 _SINCE: tuple[tuple[Release, dict[str, ConfigKey]], ...] = (
@@ -43,7 +44,10 @@ _SINCE: tuple[tuple[Release, dict[str, ConfigKey]], ...] = (
         Release(4, 1),
         {
             "share.isolation.level": ConfigKey(
-                _STRING, "read_uncommitted", choices=("read_committed", "read_uncommitted")
+                _STRING,
+                "read_uncommitted",
+                choices=("read_committed", "read_uncommitted"),
+                about="Whether records of open and aborted transactions are read.",
             ),
             "streams.heartbeat.interval.ms": _HEARTBEAT,
             "streams.num.standby.replicas": ConfigKey(_INT, 0, 0, 2, about="Standby replicas of each task."),
@@ -55,6 +59,34 @@ _SINCE: tuple[tuple[Release, dict[str, ConfigKey]], ...] = (
         {
             "streams.initial.rebalance.delay.ms": ConfigKey(
                 _INT, 3000, 0, about="Wait of an empty group for further members."
+            ),
+        },
+    ),
+    (
+        Release(4, 3),
+        {
+            "consumer.assignment.interval.ms": _ASSIGNMENT,
+            "share.assignment.interval.ms": _ASSIGNMENT,
+            "share.delivery.count.limit": ConfigKey(_INT, 5, 2, 10, about="How often a record is delivered."),
+            "share.partition.max.record.locks": ConfigKey(
+                _INT, 2000, 100, 4000, about="Most records of a partition that members have at a time."
+            ),
+            "share.renew.acknowledge.enable": ConfigKey(_BOOLEAN, True, about="Members may keep a record for longer."),
+            "streams.assignment.interval.ms": _ASSIGNMENT,
+        },
+    ),
+    (
+        Release(4, 4),
+        {
+            "errors.deadletterqueue.copy.record.enable": ConfigKey(
+                _BOOLEAN, False, about="Records in the dead letter queue have keys and values."
+            ),
+            "errors.deadletterqueue.topic.name": ConfigKey(
+                _STRING, "", about="Topic for records that no member could process; empty for none."
+            ),
+            "streams.assignor.name": ConfigKey(_STRING, "sticky", about="How tasks are assigned."),
+            "streams.rack.aware.assignment.tags": ConfigKey(
+                _LIST, "", about="Tags of clients that standby tasks are spread over."
             ),
         },
     ),
@@ -81,6 +113,14 @@ def effective_group_configs(release: Release, settings: Config) -> dict[str, Con
 def _effective(name: str, key: ConfigKey, settings: Config) -> ConfigKey:
     low, high = (settings.number(_limit(name, limit)) for limit in ("min", "max"))
     return replace(key, default=settings.number(f"group.{name}"), low=low, high=high)
+
+
+def group_number(name: str, value: str, release: Release, settings: Config) -> int:
+    """Return the effective number of a config of a consumer group: since 4.3, within the limits of the brokers."""
+    if release < Release(4, 3):
+        return int(value)
+    key = _effective(name, group_configs(release)[name], settings)
+    return int(min(max(int(value), key.low), key.high))
 
 
 def _limit(name: str, limit: str) -> str:

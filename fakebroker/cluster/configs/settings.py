@@ -109,6 +109,9 @@ SETTINGS: dict[str, ConfigKey] = {
         _LONG, 64 * 1024 * 1024, -1, about="Memory for the records of one partition: the oldest go first; -1 is all."
     ),
     "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
+    "group.consumer.assignment.interval.ms": ConfigKey(
+        _INT, 1000, 0, about="Time between two targets of a consumer group, since 4.3 (KIP-1263)."
+    ),
     "group.consumer.assignors": ConfigKey(
         _LIST,
         ",".join(ASSIGNORS),
@@ -117,6 +120,9 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "group.consumer.heartbeat.interval.ms": ConfigKey(
         _INT, 5000, 1, about="Time between two heartbeats of a member of a consumer group."
+    ),
+    "group.consumer.max.assignment.interval.ms": ConfigKey(
+        _INT, 15_000, 0, about="Longest `consumer.assignment.interval.ms` of a group; at least that of the brokers."
     ),
     "group.consumer.max.heartbeat.interval.ms": ConfigKey(
         _INT, 15_000, 1, about="Longest `consumer.heartbeat.interval.ms` of a group; at least that of the brokers."
@@ -131,6 +137,9 @@ SETTINGS: dict[str, ConfigKey] = {
         choices=tuple(policy.value for policy in MigrationPolicy),
         ignores_case=True,
         about="Which groups change between classic and consumer groups while they have members.",
+    ),
+    "group.consumer.min.assignment.interval.ms": ConfigKey(
+        _INT, 0, 0, about="Shortest `consumer.assignment.interval.ms` of a group; at most that of the brokers."
     ),
     "group.consumer.min.heartbeat.interval.ms": ConfigKey(
         _INT, 5000, 1, about="Shortest `consumer.heartbeat.interval.ms` of a group; at most that of the brokers."
@@ -272,7 +281,7 @@ _OLDER_DEFAULTS: tuple[tuple[Release, str, Value], ...] = (
 KIP_211, PREVIEW_OF_KIP_848, KIP_848 = Release(2, 1), Release(3, 7), Release(4, 0)
 """The first releases that keep the offsets of non-empty groups, have the new group coordinator, and always use it."""
 
-_GROUP_LIMITS = ("heartbeat.interval.ms", "session.timeout.ms")
+_GROUP_LIMITS = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
 """The configs of consumer groups that have limits: `group.consumer.min.` and `group.consumer.max.`."""
 
 _ASCENDING = (
@@ -468,6 +477,7 @@ class Config:
                 max_size=self.number("group.consumer.max.size"),
                 classic_max_size=self.number("group.max.size"),
                 migration_policy=MigrationPolicy(str(self.text("group.consumer.migration.policy")).lower()),
+                assignment_interval_ms=self.number("group.consumer.assignment.interval.ms"),
                 assignors=self._assignors(),
                 regex_refresh_interval_ms=self.number("group.consumer.regex.refresh.interval.ms"),
             ),
@@ -517,8 +527,11 @@ def _number(name: str, value: object) -> int:
         raise ConfigError.of(name, value, "an integer") from None
 
 
-DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
-"""Settings that `FakeCluster` and simulations override: the first rebalance of a group starts at once."""
+DEFAULT_CONFIG: Mapping[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+}
+"""Settings that `FakeCluster` and simulations override: groups do not wait for more members or changes."""
 
 KAFKA_DEFAULTS: Mapping[str, object] = {name: SETTINGS[name].default for name in DEFAULT_CONFIG}
 """Kafka's defaults of the same settings, for `fakebroker serve` and replays."""

@@ -13,6 +13,7 @@ from fakebroker.cluster.features import KIP_584, supported
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
@@ -36,8 +37,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
-    error = _error(call)
-    if error is ErrorCode.INVALID_REQUEST:
+    error = _error(cluster, call)
+    if error in (ErrorCode.INVALID_REQUEST, ErrorCode.REBOOTSTRAP_REQUIRED):
         return ApiVersionsResponse(error_code=error, api_keys=[])
     if error is ErrorCode.NONE and call.api_version >= 3:
         call.peer.software = (call.request.client_software_name, call.request.client_software_version)
@@ -83,10 +84,19 @@ def _add_features(cluster: "Cluster", call: Call, response: ApiVersionsResponse)
     response.finalized_features_epoch = cluster.features.epoch
 
 
-def _error(call: Call) -> ErrorCode:
+def _error(cluster: "Cluster", call: Call) -> ErrorCode:
     if not call.is_supported:
         return ErrorCode.UNSUPPORTED_VERSION
-    names = (call.request.client_software_name, call.request.client_software_version)
+    request: ApiVersionsRequest = call.request
+    names = (request.client_software_name, request.client_software_version)
     if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(name) for name in names):
         return ErrorCode.INVALID_REQUEST
+    # KIP-1242: a client that has reached another broker than it expects has to begin with its bootstrap servers.
+    if (request.cluster_id is None) != (request.node_id == -1):
+        return ErrorCode.INVALID_REQUEST
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        cluster.cluster_id,
+        call.broker.node_id,
+    ):
+        return ErrorCode.REBOOTSTRAP_REQUIRED
     return ErrorCode.NONE

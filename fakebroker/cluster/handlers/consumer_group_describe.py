@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _HIDDEN_TOPIC = "The group has described topic(s) that the client is not authorized to describe."
 
+_WITH_PENDING = (4, 3)
+"""The first release that describes the partitions that a member still has to give up, too (KAFKA-20431)."""
+
 _CLASSIC, _CONSUMER = 0, 1
 """The types of members, by the protocol that they use (KIP-1099)."""
 
@@ -92,6 +95,12 @@ def _error(group_id: str, error: ErrorCode, message: str | None = None) -> Descr
 
 
 def _member(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMember) -> DescribedConsumer:
+    held = member.assigned
+    if group.release >= _WITH_PENDING:
+        held = {
+            topic_id: held.get(topic_id, frozenset()) | member.pending_revocation.get(topic_id, frozenset())
+            for topic_id in {**held, **member.pending_revocation}
+        }
     return DescribedConsumer(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -101,7 +110,7 @@ def _member(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMembe
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
-        assignment=_assignment(cluster, member.assigned),
+        assignment=_assignment(cluster, held),
         target_assignment=_assignment(cluster, group.target.get(member.member_id, NO_PARTITIONS)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )

@@ -6,6 +6,7 @@ Also log levels and subscriptions of client metrics.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import config_of, listed_configs
 from fakebroker.cluster.configs.changes import (
@@ -45,6 +46,12 @@ from fakebroker.security.acls import AclOperation
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+
+KAFKA_20289 = Release(4, 3)
+"""The first release in which the configs of brokers are synonyms of those of groups."""
+
+GROUP_CONFIG_SYNONYMS = {"streams.assignor.name": "group.streams.assignors"}
+"""The broker configs that are the defaults of group configs, if they are not named alike."""
 
 KAFKA_17516 = Release(4, 1)
 """The first release that shows the defaults of subscriptions of client metrics."""
@@ -183,15 +190,23 @@ def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
     configs = cluster.resource_configs.get((ResourceType.GROUP, name), {})
     keys = effective_group_configs(call.broker.release, cluster.config.of_release(call.broker.release))
     return [
-        _entry(call, each, keys[each], _group_config(keys[each], each, configs))
+        _entry(call, each, keys[each], _group_config(cluster, call.broker, keys[each], each, configs))
         for each in _requested_names(resource, keys)
     ]
 
 
-def _group_config(key: ConfigKey, name: str, configs: Mapping[str, str]) -> Resolved:
-    source = ConfigSource.GROUP_CONFIG if name in configs else ConfigSource.DEFAULT_CONFIG
-    value = key.normalized(configs.get(name, key.default_text or ""))
-    return Resolved(value, [Synonym(name, value, source)])
+def _group_config(
+    cluster: "Cluster", broker: BrokerNode, key: ConfigKey, name: str, configs: Mapping[str, str]
+) -> Resolved:
+    own = [Synonym(name, key.normalized(configs[name]), ConfigSource.GROUP_CONFIG)] if name in configs else []
+    of_brokers: list[Synonym] = []
+    if broker.release >= KAFKA_20289:
+        broker_name = GROUP_CONFIG_SYNONYMS.get(name, f"group.{name}")
+        of_brokers = broker_config(cluster, broker, broker_name).synonyms
+    if not own and not of_brokers:
+        of_brokers = [Synonym(name, key.normalized(key.default_text or ""), ConfigSource.DEFAULT_CONFIG)]
+    synonyms = [*own, *of_brokers]
+    return Resolved(synonyms[0].value, synonyms)
 
 
 def _untyped(name: str, value: str, source: ConfigSource) -> DescribeConfigsResourceResult:

@@ -32,6 +32,10 @@ _VERIFIES, _LOOKS_FOR_TOPIC = Release(3, 7), Release(4, 0)
 """The first releases that verify partitions, and that look for the topic of the group's offsets."""
 
 _FIRST_VERSION_OF_LOADING, _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 2, 4, 5
+_FIRST_VERSION_WITH_TOPIC_IDS = 6  # KIP-1319
+
+Key = tuple[str, bytes]
+"""The name and the id of a topic, of which a request has one."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
@@ -39,32 +43,38 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     denied = transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id)
     if denied := denied or group_error(cluster, call, AclOperation.READ, request.group_id):
         return refusal(call, denied)
-    refused: dict[str, TxnOffsetCommitResponseTopic] = {}
-    accepted: list[tuple[str, list[TxnOffsetCommitRequestPartition]]] = []
+    by_id = call.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS
+    refused: dict[Key, TxnOffsetCommitResponseTopic] = {}
+    accepted: list[tuple[str, Key, list[TxnOffsetCommitRequestPartition]]] = []
     for topic in request.topics:
-        known = cluster.topics.get(topic.name)
-        error = topic_error(cluster, call, AclOperation.READ, topic.name)
+        key = topic.name, topic.topic_id
+        known = cluster.topics.find(topic.name, topic.topic_id, by_id=by_id)
+        if known is None and by_id:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            error = topic_error(cluster, call, AclOperation.READ, topic.name if known is None else known.name)
         if known is None or error:
             # Unlike a known one, such a topic is in the response without partitions, too.
-            _refuse(refused, topic.name, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            _refuse(refused, key, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
         unknown = [each for each in topic.partitions if known.partition(each.partition_index) is None]
         if unknown:
-            _refuse(refused, topic.name, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            _refuse(refused, key, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if len(unknown) < len(topic.partitions):
-            accepted.append((topic.name, [each for each in topic.partitions if each not in unknown]))
+            accepted.append((known.name, key, [each for each in topic.partitions if each not in unknown]))
     if not accepted:
         return _response(refused, [])
-    offsets = [_offset(name, each) for name, partitions in accepted for each in partitions]
+    offsets = [_offset(name, each) for name, _, partitions in accepted for each in partitions]
 
     def respond(errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
         left = iter(errors)
         answered = [
             TxnOffsetCommitResponseTopic(
                 name=name,
+                topic_id=topic_id,
                 partitions=[_result(each, _in_version(next(left), call.api_version)) for each in partitions],
             )
-            for name, partitions in accepted
+            for _, (name, topic_id), partitions in accepted
         ]
         return _response(refused, answered)
 
@@ -76,7 +86,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             return
         call.broker.coordinator.offsets.commit_pending(
             request.group_id,
-            request.generation_id,
+            request.generation_id_or_member_epoch,
             request.member_id,
             request.group_instance_id,
             request.producer_id,
@@ -84,6 +94,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             offsets,
             cluster.now_ms,
             late,
+            has_newer_errors=by_id,
         )
 
     _verify(cluster, call, verified)
@@ -132,12 +143,13 @@ def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def _refuse(
-    refused: dict[str, TxnOffsetCommitResponseTopic],
-    name: str,
+    refused: dict[Key, TxnOffsetCommitResponseTopic],
+    key: Key,
     partitions: Iterable[TxnOffsetCommitRequestPartition],
     error: ErrorCode,
 ) -> None:
-    topic = refused.setdefault(name, TxnOffsetCommitResponseTopic(name=name, partitions=[]))
+    name, topic_id = key
+    topic = refused.setdefault(key, TxnOffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[]))
     topic.partitions.extend(_result(each, error) for each in partitions)
 
 
@@ -146,13 +158,13 @@ def _result(partition: TxnOffsetCommitRequestPartition, error: ErrorCode) -> Txn
 
 
 def _response(
-    refused: dict[str, TxnOffsetCommitResponseTopic], answered: list[TxnOffsetCommitResponseTopic]
+    refused: dict[Key, TxnOffsetCommitResponseTopic], answered: list[TxnOffsetCommitResponseTopic]
 ) -> TxnOffsetCommitResponse:
     """Return the response. As in Kafka, a topic that was named twice has two entries, unless something is refused."""
     if not refused:
         return TxnOffsetCommitResponse(topics=answered)
     for topic in answered:
-        merged = refused.setdefault(topic.name, topic)
+        merged = refused.setdefault((topic.name, topic.topic_id), topic)
         if merged is not topic:
             merged.partitions.extend(topic.partitions)
     return TxnOffsetCommitResponse(topics=list(refused.values()))

@@ -67,8 +67,14 @@ class ConsumerGroupExplanation:
         members = counted(len(group.members), "member")
         epochs = f"in epoch {group.group_epoch}; its target is that of epoch {group.assignment_epoch}"
         yield f"It is a consumer group of {members} {epochs}."
+        interval_ms = self.reader.broker.coordinator.groups.consumer.assignment_interval_ms(group.group_id)
         if ConsumerGroupState.ASSIGNING in self.controls.held_states:
             yield "The assignor is held until it is released."
+        elif self.now_ms < (at_ms := group.next_target_ms(interval_ms)):
+            yield (
+                f"Targets are at least {seconds_text(interval_ms)} apart (group.consumer.assignment.interval.ms): "
+                f"the first heartbeat in {self._left(at_ms)} runs the assignor."
+            )
         else:
             yield "The next heartbeat of a member runs the assignor."
         yield from self._revoking()

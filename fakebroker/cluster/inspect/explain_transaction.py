@@ -120,11 +120,11 @@ def _ongoing(cluster: Cluster, transaction: Transaction, now_ms: float) -> Itera
         f"begun {seconds_text(now_ms - value.start_ms)} ago."
     )
     yield from _unstable(cluster, transaction)
-    if value.epoch == MAX_EPOCH:
+    coordinator = cluster.transactions.coordinator_of(transaction.transactional_id)
+    assert coordinator is not None
+    if value.epoch == MAX_EPOCH and not coordinator.transaction_coordinator.rotates_when_fenced:
         yield "The coordinator cannot abort it, as in Kafka up to 4.2, because there is no higher epoch."
     elif transaction.scheduled_ms != inf:
-        coordinator = cluster.transactions.coordinator_of(transaction.transactional_id)
-        assert coordinator is not None
         interval_ms = coordinator.transaction_coordinator.config.abort_check_interval_ms
         yield (
             f"If it does not end, it is aborted in {seconds_text(transaction.scheduled_ms - now_ms)}: its timeout is "

@@ -4,19 +4,22 @@ Source: `GroupCoordinatorRecordHelpers`, release 4.2.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, prefixed, version_of
 from fakebroker.coordinator.group.modern import records
-from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
+from fakebroker.coordinator.group.modern.member import ALL_IN_MEMBER_EPOCH, ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages import consumer_group_records as messages
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 
 _VALUE_VERSION = 0
+KIP_1251 = Release(4, 3)
 
 
 class _Kind(NamedTuple):
@@ -44,10 +47,12 @@ def record_key(record: ConsumerGroupRecord) -> bytes:
     return prefixed(kind.key(group_id=record.group_id, **rest), kind.key_version)
 
 
-def record_value(record: ConsumerGroupRecord) -> bytes | None:
-    """Return the encoded value of a record, prefixed by its version; None for a tombstone."""
+def record_value(record: ConsumerGroupRecord, release: Release) -> bytes | None:
+    """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if record.value is None:
         return None
+    if isinstance(record, records.CurrentAssignmentRecord):
+        return prefixed(_current(record.value, has_epochs=release >= KIP_1251), _VALUE_VERSION)
     return prefixed(_BY_RECORD[type(record)].to_message(record.value), _VALUE_VERSION)
 
 
@@ -84,7 +89,9 @@ def _topic_partitions(partitions: Partitions) -> list[messages.StoredTopicPartit
     ]
 
 
-def _partitions(stored: Iterable[messages.StoredTopicPartitions]) -> Partitions:
+def _partitions(
+    stored: Iterable[messages.StoredTopicPartitions | messages.StoredPartitionsWithEpochs],
+) -> Partitions:
     return {each.topic_id: frozenset(each.partitions) for each in stored}
 
 
@@ -128,18 +135,39 @@ def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> reco
     )
 
 
-def _current(value: records.CurrentAssignmentValue) -> Message:
+def _current(value: records.CurrentAssignmentValue, *, has_epochs: bool) -> Message:
+    def stored(partitions: Partitions) -> list[messages.StoredPartitionsWithEpochs]:
+        return [
+            messages.StoredPartitionsWithEpochs(
+                topic_id=topic_id,
+                partitions=sorted(indexes),
+                assignment_epochs=[
+                    value.older_epochs.get((topic_id, index), value.member_epoch) for index in sorted(indexes)
+                ]
+                if has_epochs
+                else None,
+            )
+            for topic_id, indexes in partitions.items()
+        ]
+
     return messages.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=value.member_epoch,
         previous_member_epoch=value.previous_epoch,
         state=value.state.value,
-        assigned_partitions=_topic_partitions(value.assigned),
-        partitions_pending_revocation=_topic_partitions(value.pending_revocation),
+        assigned_partitions=stored(value.assigned),
+        partitions_pending_revocation=stored(value.pending_revocation),
     )
 
 
 def _read_current(value: messages.ConsumerGroupCurrentMemberAssignmentValue) -> records.CurrentAssignmentValue:
+    older_epochs = {
+        (topic.topic_id, index): epoch
+        for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+        for index, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
+        if epoch != value.member_epoch
+    }
     return records.CurrentAssignmentValue(
+        older_epochs=older_epochs or ALL_IN_MEMBER_EPOCH,
         member_epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=_STATES.get(value.state, MemberState.UNKNOWN),
@@ -192,8 +220,10 @@ _KINDS = (
         records.AssignmentEpochRecord,
         messages.ConsumerGroupTargetAssignmentMetadataKey,
         messages.ConsumerGroupTargetAssignmentMetadataValue,
-        lambda value: messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=value),
-        lambda value: value.assignment_epoch,
+        lambda value: messages.ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=value.epoch, assignment_timestamp=value.timestamp_ms
+        ),
+        lambda value: records.AssignmentEpochValue(value.assignment_epoch, value.assignment_timestamp),
     ),
     _Kind(
         records.TargetAssignmentRecord,
@@ -206,7 +236,7 @@ _KINDS = (
         records.CurrentAssignmentRecord,
         messages.ConsumerGroupCurrentMemberAssignmentKey,
         messages.ConsumerGroupCurrentMemberAssignmentValue,
-        _current,
+        partial(_current, has_epochs=True),
         _read_current,
     ),
     _Kind(

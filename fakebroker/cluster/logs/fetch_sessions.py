@@ -151,11 +151,6 @@ class CachedPartition:
         return changed or bool(read.records) or has_news
 
 
-def _has_nameless(partitions: Iterable[Key]) -> bool:
-    """Return whether one of the partitions has a topic without an id, in a version with ids."""
-    return any(topic_id == ZERO_UUID for _, topic_id, _ in partitions)
-
-
 @dataclass(slots=True, eq=False)
 class FetchSession:
     """One session. `epoch` is the epoch that the next request must have; `names` are those of `FetchContext`."""
@@ -184,10 +179,12 @@ class FetchSessions:
 
     Args:
         max_sessions: The maximum number of sessions (`max.incremental.fetch.session.cache.slots`); 0 disables sessions.
+        takes_nameless: Whether a session may have partitions of a topic without an id, as since 4.3.
     """
 
-    def __init__(self, max_sessions: int) -> None:
+    def __init__(self, max_sessions: int, *, takes_nameless: bool) -> None:
         self._max_sessions = max_sessions
+        self._takes_nameless = takes_nameless
         self._sessions: dict[int, FetchSession] = {}
         self._last_session_id = 0
 
@@ -212,9 +209,15 @@ class FetchSessions:
         self._sessions.pop(request.session_id, None)
         if request.session_epoch == FINAL_EPOCH:
             return FetchContext(requested)
-        if version >= 13 and _has_nameless(requested):
+        if self._fails(version, requested):
             return None
         return FullFetchContext(requested, self, uses_topic_ids=version >= 13)
+
+    def _fails(self, version: int, partitions: Iterable[Key]) -> bool:
+        """Return whether a session fails with one of the partitions, because its topic has no id."""
+        return (
+            version >= 13 and not self._takes_nameless and any(topic_id == ZERO_UUID for _, topic_id, _ in partitions)
+        )
 
     def requested(self, request: FetchRequest) -> list[Key]:
         """Return the partitions in a request, then the other partitions of its session."""
@@ -242,7 +245,7 @@ class FetchSessions:
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        if version >= 13 and _has_nameless([*requested, *forgotten]):
+        if self._fails(version, [*requested, *forgotten]):
             return None
         session.update(requested, forgotten)
         del self._sessions[session.session_id]

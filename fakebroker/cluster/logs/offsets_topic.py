@@ -5,7 +5,7 @@ Writes the versions of values that the emulated release writes, and reads all (`
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
@@ -40,13 +40,17 @@ from fakebroker.protocol.messages.consumer_offsets import (
 from fakebroker.protocol.records import Record as LogRecord, RecordBatch
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.transaction_markers import encode_marker, marker_in
+from fakebroker.protocol.types import ZERO_UUID
 
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
-_KIP_62, _KIP_211, _KIP_345 = Release(0, 10, 1), Release(2, 1), Release(2, 3)
-_OFFSET_VALUE_VERSION = 3  # Since 2.1, which added version 2 and the leader epoch of version 3.
+_KIP_62, _KIP_211, _KIP_345, _TAGGED_OFFSETS = Release(0, 10, 1), Release(2, 1), Release(2, 3), Release(4, 1)
+_TOPIC_IDS = Release(4, 3)
+_OFFSET_VALUE_VERSION = 4  # With tagged fields, since 4.1; with the id of the topic, since 4.3.
+_UNTAGGED_OFFSET_VALUE_VERSION = 3  # Since 2.1, which added version 2 and the leader epoch of version 3.
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
-_PLAIN_OFFSET_VALUE = struct.Struct(">hqihq")  # Version, offset, leader epoch, length of the metadata, timestamp.
+# Version, offset, leader epoch, length of the metadata plus one, timestamp; one tagged field: number, size and value.
+_PLAIN_OFFSET_VALUE = struct.Struct(">hqiBqBBB16s")
 _MAX_CACHED_KEYS = 10_000
 _GROUP_VALUE_VERSION = 3
 _TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
@@ -55,7 +59,12 @@ _OFFSET_RECORDS = (OffsetRecord, PendingOffsetRecord)  # A union in `isinstance`
 
 
 def append_records(
-    log: PartitionLog, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST
+    log: PartitionLog,
+    written: Sequence[Record],
+    leader_epoch: int,
+    now_ms: float,
+    release: Release = NEWEST,
+    topic_id_of: Callable[[str], bytes] = lambda name: ZERO_UUID,
 ) -> int:
     """Append records as one batch, which is transactional if they are offsets of a transaction.
 
@@ -65,6 +74,7 @@ def append_records(
         leader_epoch: The leader epoch of the partition.
         now_ms: The timestamp of the records, truncated to whole milliseconds.
         release: The release that the writing broker emulates.
+        topic_id_of: Returns the id of a topic by name; zeros if it does not exist.
 
     Returns:
         The offset of the first record.
@@ -79,7 +89,7 @@ def append_records(
         if isinstance(first, PendingOffsetRecord):
             producer = first.producer_id, first.epoch
     keyed: Sequence[KeyedRecord] = written  # type: ignore[assignment]  # not an end, which is alone
-    pairs = [(record_key(record), record_value(record, release)) for record in keyed]
+    pairs = [(record_key(record), record_value(record, release, topic_id_of)) for record in keyed]
     return append_pairs(log, pairs, leader_epoch, now_ms, producer)
 
 
@@ -143,13 +153,17 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return prefixed(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
 
 
-def record_value(record: KeyedRecord, release: Release = NEWEST) -> bytes | None:
+def record_value(
+    record: KeyedRecord, release: Release = NEWEST, topic_id_of: Callable[[str], bytes] = lambda name: ZERO_UUID
+) -> bytes | None:
     """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if isinstance(record, GroupRecord):
         return None if record.value is None else _group_value(record.value, release)
     if isinstance(record, _OFFSET_RECORDS):
-        return None if record.value is None else _offset_value(record.value, release)
-    encoded: bytes | None = _consumer_group_records().record_value(record)
+        if record.value is None:
+            return None
+        return _offset_value(record.value, release, topic_id_of(record.topic) if release >= _TOPIC_IDS else ZERO_UUID)
+    encoded: bytes | None = _consumer_group_records().record_value(record, release)
     return encoded
 
 
@@ -171,22 +185,24 @@ def parse_record(key: bytes | None, value: bytes | None) -> GroupRecord | Offset
     return parsed
 
 
-def _offset_value(committed: CommittedOffset, release: Release) -> bytes:
-    if not committed.metadata and committed.expire_timestamp_ms is None and release >= _KIP_211:
+def _offset_value(committed: CommittedOffset, release: Release, topic_id: bytes) -> bytes:
+    if topic_id != ZERO_UUID and not committed.metadata and committed.expire_timestamp_ms is None:
         # Most values; this takes a fifth of the time.
-        return _PLAIN_OFFSET_VALUE.pack(
-            _OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch, 0, committed.commit_timestamp_ms
-        )
+        numbers = committed.offset, committed.leader_epoch, 1, committed.commit_timestamp_ms
+        return _PLAIN_OFFSET_VALUE.pack(_OFFSET_VALUE_VERSION, *numbers, 1, 0, len(topic_id), topic_id)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
+        topic_id=topic_id,
     )
     if committed.expire_timestamp_ms is not None:
         value.expire_timestamp = committed.expire_timestamp_ms
-    elif release >= _KIP_211:
+    elif release >= _TAGGED_OFFSETS:
         return prefixed(value, _OFFSET_VALUE_VERSION)
+    elif release >= _KIP_211:
+        return prefixed(value, _UNTAGGED_OFFSET_VALUE_VERSION)
     return prefixed(value, _EXPIRING_OFFSET_VALUE_VERSION)
 
 

@@ -10,6 +10,7 @@ from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
+    AssignmentEpochValue,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
     CurrentAssignmentValue,
@@ -79,7 +80,7 @@ def group_records(
     target = _target(members, topics, assignor, config)
     for member in members:
         yield TargetAssignmentRecord(group_id, member.member_id, target[member.member_id])
-    yield AssignmentEpochRecord(group_id, epoch)
+    yield AssignmentEpochRecord(group_id, AssignmentEpochValue(epoch))
     for member in members:
         current = CurrentAssignmentValue(
             member_epoch=epoch,

@@ -494,7 +494,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], no
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
-        loaded = replay(records, partition.index)
+        loaded = replay(records, partition.index, broker.release)
         broker.coordinator.groups.add_loaded(loaded, now_ms)
 
 

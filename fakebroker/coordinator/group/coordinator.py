@@ -122,7 +122,7 @@ class Coordinator:
         Raises:
             RuntimeError: The partition is not being loaded.
         """
-        loaded = replay(records, partition)
+        loaded = replay(records, partition, self.config.consumer.release)
         self._runtime.finish_loading(partition, now_ms)
         self._pending.load(partition, loaded.pending)
         self.groups.add_loaded(loaded, now_ms)

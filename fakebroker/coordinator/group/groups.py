@@ -237,7 +237,7 @@ class Groups:
         group_id, partition = request.group_id, self._runtime.partition_for(request.group_id)
         if not request.is_joining:
             raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(request, exists=classic is not None))
-        group = ConsumerGroup(group_id, partition)
+        group = ConsumerGroup(group_id, partition, self._config.consumer.release)
         if classic is None:
             group.offsets = self._forgotten_offsets.get(group_id, group.offsets)
             return group, ()
@@ -252,7 +252,7 @@ class Groups:
             if member.deadline_ms == inf:
                 classic.arm_session(member, member.session_timeout_ms, now_ms)
         self.schedule(classic)
-        group, records = conversion.upgrade(classic, partition, self._config.consumer.topics)
+        group, records = conversion.upgrade(classic, partition, self._config.consumer)
         return group, (GroupRecord(group_id, None), *records)
 
     def replace_consumer_group(

@@ -137,11 +137,11 @@ class LoadedPartition(NamedTuple):
 _SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
 
 
-def replay(records: Iterable[Record], partition: int) -> LoadedPartition:
+def replay(records: Iterable[Record], partition: int, release: tuple[int, ...]) -> LoadedPartition:
     """Return the groups and offsets that remain after all records of a partition.
 
     A group with offsets and without a group record is a simple group, also if the offsets are pending or were aborted
-    (Kafka's `OffsetMetadataManager.replay`).
+    (Kafka's `OffsetMetadataManager.replay`). Consumer groups have the behavior of the release.
     """
     values: dict[str, GroupValue] = {}
     consumer_groups: dict[str, ConsumerGroup] = {}
@@ -161,7 +161,7 @@ def replay(records: Iterable[Record], partition: int) -> LoadedPartition:
             for stored in pending.end(record.producer_id, is_commit=record.is_commit):
                 offsets.setdefault(stored.group_id, OffsetStore()).apply(stored.topic, stored.partition, stored.value)
         elif not isinstance(record, GroupRecord):
-            _replay_consumer_group(record, consumer_groups, values, partition)
+            _replay_consumer_group(record, consumer_groups, values, partition, release)
         elif record.value is not None:
             values[record.group_id] = record.value
         else:
@@ -177,6 +177,7 @@ def _replay_consumer_group(
     consumer_groups: dict[str, ConsumerGroup],
     values: dict[str, GroupValue],
     partition: int,
+    release: tuple[int, ...],
 ) -> None:
     """Apply a record of a consumer group, which replaces a simple group; tombstones of unknown groups are ignored."""
     group = consumer_groups.get(record.group_id)
@@ -184,7 +185,7 @@ def _replay_consumer_group(
         if record.value is None:
             return
         values.pop(record.group_id, None)
-        group = consumer_groups[record.group_id] = ConsumerGroup(record.group_id, partition)
+        group = consumer_groups[record.group_id] = ConsumerGroup(record.group_id, partition, release)
     if isinstance(record, GroupEpochRecord) and record.value is None:
         del consumer_groups[record.group_id]
     else:

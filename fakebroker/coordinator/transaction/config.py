@@ -17,6 +17,7 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
         expiration_check_interval_ms: `transaction.remove.expired.transaction.cleanup.interval.ms`.
         version: The finalized level of the feature `transaction.version`.
         checks_pending_first: Whether AddPartitionsToTxn looks for a pending transition before the epoch, as since 4.0.
+        rotates_when_fenced: Whether an aborted producer without an epoch left gets a new producer id, as since 4.3.
     """
 
     partition_count: int = 50
@@ -26,3 +27,4 @@ class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
     expiration_check_interval_ms: int = 3_600_000
     version: int = KIP_890
     checks_pending_first: bool = True
+    rotates_when_fenced: bool = True

@@ -439,13 +439,19 @@ class TransactionCoordinator:
 
         self._store(transaction, value, last_epoch, cause, now_ms, complete)
 
+    @property
+    def rotates_when_fenced(self) -> bool:
+        """Whether an aborted producer without an epoch left gets a new producer id: with KIP-890, since Kafka 4.3."""
+        return self.config.rotates_when_fenced and self.config.version >= KIP_890
+
     def fence(
         self, transaction: Transaction, cause: str, now_ms: float, done: Callable[[ProducerResult], None]
     ) -> None:
         """Abort an ongoing transaction in a higher epoch, which its producer does not have.
 
-        Up to Kafka 4.2 the producer id stays, even if it has no epoch left. If it is in the highest epoch, which it was
-        given after such an abort, the transaction cannot be aborted: the result is UNKNOWN_SERVER_ERROR.
+        Since Kafka 4.3, a producer id without an epoch left is replaced (KAFKA-20090). Before, it stays. If it is in
+        the highest epoch, which it was given after such an abort, the transaction cannot be aborted: the result is
+        UNKNOWN_SERVER_ERROR.
 
         Args:
             transaction: The transactional id, in state Ongoing and without a pending transition.
@@ -453,10 +459,11 @@ class TransactionCoordinator:
             now_ms: The time.
             done: Called with the result when the outcome is stored.
         """
-        if transaction.value.epoch == MAX_EPOCH:
+        version = self.config.version if self.config.version >= KIP_890 else 0
+        rotates = self.rotates_when_fenced and transaction.is_exhausted
+        if transaction.value.epoch == MAX_EPOCH and not rotates:
             done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        version = self.config.version if self.config.version >= KIP_890 else 0
         transaction.begin(PREPARE_EPOCH_FENCE)
         transaction.pending = None
         if version < KIP_890:
@@ -468,7 +475,8 @@ class TransactionCoordinator:
             transaction.has_failed_fence = version < KIP_890 and bool(result.error)
             done(result)
 
-        self._prepare(transaction, PREPARE_ABORT, version, NO_PRODUCER_ID, cause, now_ms, complete)
+        next_producer_id = self._new_producer_id() if rotates else NO_PRODUCER_ID
+        self._prepare(transaction, PREPARE_ABORT, version, next_producer_id, cause, now_ms, complete)
 
     def _found(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
         """Return an id, or the error of a request that does not create it."""

@@ -25,7 +25,8 @@ class TransactionState(Enum):
         InitProducerId: the transaction is aborted in a higher epoch; CONCURRENT_TRANSACTIONS once this is stored.
         AddPartitionsToTxn, AddOffsetsToTxn: accepted.
         EndTxn: accepted.
-        In epoch 32767, InitProducerId, and EndTxn with KIP-890: UNKNOWN_SERVER_ERROR, as there is no higher epoch.
+        In epoch 32767, EndTxn with KIP-890, and before 4.3 InitProducerId: UNKNOWN_SERVER_ERROR, as there is no higher
+        epoch.
         Transitions:
             A partition is added -> ONGOING.
             EndTxn -> PREPARE_COMMIT or PREPARE_ABORT.

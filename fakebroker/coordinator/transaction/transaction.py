@@ -8,7 +8,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
-from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionValue
+from fakebroker.coordinator.transaction.records import (
+    EXHAUSTED_EPOCH,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TransactionValue,
+)
 from fakebroker.coordinator.transaction.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -143,7 +149,7 @@ class Transaction:
             old,
             previous_producer_id=old.producer_id,
             next_producer_id=next_producer_id,
-            epoch=old.epoch + raises_epoch,
+            epoch=min(old.epoch + raises_epoch, MAX_EPOCH),
             state=state,
             start_ms=int(now_ms) if old.state in IDLE else old.start_ms,
             last_update_ms=int(now_ms),

@@ -126,7 +126,7 @@ class ConsumerCoordinator(GroupCoordinator):
         self._topics = LabTopics(port)
         config = CoordinatorConfig(
             offsets_topic_num_partitions=settings.offsets_partitions,
-            consumer=ConsumerGroupConfig(topics=self._topics, group_config=port.group_config),
+            consumer=ConsumerGroupConfig(topics=self._topics, group_config=port.group_config, assignment_interval_ms=0),
         )
         super().__init__(config, port)
 

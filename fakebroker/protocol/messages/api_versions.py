@@ -4,10 +4,12 @@ from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
 
 
-@message(api_key=18, versions="0-4", flexible="3+")
+@message(api_key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest(Message):
     client_software_name: String = field(versions="3+", ignorable=True, default="")
     client_software_version: String = field(versions="3+", ignorable=True, default="")
+    cluster_id: String | None = field(versions="5+", ignorable=True, default=None)  # KIP-1242
+    node_id: Int32 = field(versions="5+", ignorable=True, default=-1)
 
 
 @struct
@@ -31,7 +33,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Int16
 
 
-@message(api_key=18, versions="0-4", flexible="3+")
+@message(api_key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse(Message):
     error_code: Int16 = 0
     api_keys: list[ApiVersion]

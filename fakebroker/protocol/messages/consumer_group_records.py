@@ -81,6 +81,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
     assignment_epoch: Int32
+    assignment_timestamp: Int64 = field(tag=0, ignorable=True, default=0)  # KIP-1263
 
 
 @struct
@@ -100,6 +101,13 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
     topic_partitions: list[StoredTopicPartitions]
 
 
+@struct
+class StoredPartitionsWithEpochs(Struct):
+    topic_id: Uuid
+    partitions: list[Int32]
+    assignment_epochs: list[Int32] | None = field(tag=0, default=None)  # KIP-1251
+
+
 @message(versions="8", flexible="none")
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
     group_id: String
@@ -111,8 +119,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[StoredTopicPartitions]
-    partitions_pending_revocation: list[StoredTopicPartitions]
+    assigned_partitions: list[StoredPartitionsWithEpochs]
+    partitions_pending_revocation: list[StoredPartitionsWithEpochs]
 
 
 @message(versions="16", flexible="none")

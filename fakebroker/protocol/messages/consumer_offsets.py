@@ -5,7 +5,7 @@ commits, 2 is the metadata of a classic group. For those of consumer groups see 
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
-from fakebroker.protocol.types import Bytes, Int32, Int64, String
+from fakebroker.protocol.types import ZERO_UUID, Bytes, Int32, Int64, String, Uuid
 
 
 @message(versions="0-1", flexible="none")
@@ -22,6 +22,7 @@ class OffsetCommitValue(Message):
     metadata: String
     commit_timestamp: Int64
     expire_timestamp: Int64 = field(versions="1", ignorable=True, default=-1)
+    topic_id: Uuid = field(versions="4+", tag=0, ignorable=True, default=ZERO_UUID)
 
 
 @message(versions="2", flexible="none")

@@ -1,7 +1,7 @@
 """TxnOffsetCommit: stores offsets of a group when a transaction is committed (KIP-98)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
-from fakebroker.protocol.types import Int16, Int32, Int64, String
+from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
 @struct
@@ -14,17 +14,18 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    name: String
+    name: String = field(versions="0-5", ignorable=True, default="")
+    topic_id: Uuid = field(versions="6+", ignorable=True, default=ZERO_UUID)  # KIP-1319
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-@message(api_key=28, versions="0-5", flexible="3+")
+@message(api_key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest(Message):
     transactional_id: String
     group_id: String
     producer_id: Int64
     producer_epoch: Int16
-    generation_id: Int32 = field(versions="3+", default=-1)
+    generation_id_or_member_epoch: Int32 = field(versions="3+", default=-1)
     member_id: String = field(versions="3+", default="")
     group_instance_id: String | None = field(versions="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic]
@@ -38,11 +39,12 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @struct
 class TxnOffsetCommitResponseTopic(Struct):
-    name: String
+    name: String = field(versions="0-5", ignorable=True, default="")
+    topic_id: Uuid = field(versions="6+", ignorable=True, default=ZERO_UUID)  # KIP-1319
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-@message(api_key=28, versions="0-5", flexible="3+")
+@message(api_key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitResponse(Message):
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]

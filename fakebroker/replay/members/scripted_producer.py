@@ -426,5 +426,5 @@ class ScriptedProducer:
             ),
         )
         if isinstance(request, TxnOffsetCommitRequest):
-            return event._replace(generation=request.generation_id, member_id=request.member_id or None)
+            return event._replace(generation=request.generation_id_or_member_epoch, member_id=request.member_id or None)
         return event

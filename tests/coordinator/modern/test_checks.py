@@ -1,4 +1,4 @@
-"""The checks of ConsumerGroupHeartbeat: their order, errors and messages are those of Kafka 4.2."""
+"""The checks of ConsumerGroupHeartbeat: their order, errors and messages are those of Kafka 4.4."""
 
 from typing import Any
 
@@ -91,22 +91,22 @@ def test_a_full_group_rejects_new_members_only() -> None:
     assert harness.stay("a").error is ErrorCode.NONE
 
 
-# The epoch and the owned partitions that "a" sends, whose epoch is 3 and was 2 before; the message.
+# The epoch and the owned partitions that "a" sends, whose epoch is 4 and was 3 before; the message.
 SMALLER = (
-    "The consumer group member has a smaller member epoch (%d) than the one known by the group coordinator (3). "
+    "The consumer group member has a smaller member epoch (%d) than the one known by the group coordinator (4). "
     "The member must abandon all its partitions and rejoin."
 )
 EPOCHS: list[tuple[int, dict[str, set[int]] | None, str | None]] = [
-    (3, None, None),
-    (3, {"orders": {5}}, None),
-    (2, {}, None),
-    (2, {"orders": {0}}, None),
-    (2, {"orders": {0, 5}}, SMALLER % 2),
-    (2, {"news": set()}, SMALLER % 2),
-    (2, None, SMALLER % 2),
-    (1, {}, SMALLER % 1),
+    (4, None, None),
+    (4, {"orders": {5}}, None),
+    (3, {}, None),
+    (3, {"orders": {0}}, None),
+    (3, {"orders": {0, 5}}, SMALLER % 3),
+    (3, {"news": set()}, SMALLER % 3),
+    (3, None, SMALLER % 3),
+    (2, {}, SMALLER % 2),
     (0, {}, None),  # It joins again (KAFKA-19233).
-    (4, {}, SMALLER.replace("smaller", "greater") % 4),
+    (5, {}, SMALLER.replace("smaller", "greater") % 5),
 ]
 
 
@@ -117,7 +117,7 @@ def test_member_epochs(epoch: int, owned: dict[str, set[int]] | None, message: s
     for member_id in ("b", "c"):
         harness.send(member_id)
         harness.settle()
-    assert (harness.member("a").member_epoch, harness.member("a").previous_epoch) == (3, 2)
+    assert (harness.member("a").member_epoch, harness.member("a").previous_epoch) == (4, 3)
     assert harness.assigned("a") == {"orders": {0, 1}}
     result = harness.send("a", epoch, owned)
     expected = ErrorCode.NONE if message is None else ErrorCode.FENCED_MEMBER_EPOCH
@@ -136,7 +136,7 @@ def test_a_member_in_its_first_epoch_may_join_again_because_the_response_may_be_
     harness = ConsumerGroupHarness()
     first = harness.send("a")
     again = harness.send("a")
-    assert (again.error, again.member_epoch, again.assignment) == (ErrorCode.NONE, 1, first.assignment)
+    assert (again.error, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, first.assignment)
 
 
 def test_a_coordinator_without_the_partition_refuses() -> None:

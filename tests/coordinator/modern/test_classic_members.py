@@ -83,9 +83,9 @@ def test_a_join_is_answered_without_a_leader() -> None:
     harness.send("a")
     protocols = ("range", SUBSCRIPTION), ("roundrobin", b"not read")
     joined = harness.joined("m", protocols=protocols)
-    assert (joined.generation_id, joined.protocol_type, joined.protocol_name) == (2, "consumer", "range")
+    assert (joined.generation_id, joined.protocol_type, joined.protocol_name) == (3, "consumer", "range")
     assert (joined.leader, joined.members, joined.skip_assignment) == ("", (), False)
-    assert (harness.group.group_epoch, harness.group.assignment_epoch) == (2, 2)
+    assert (harness.group.group_epoch, harness.group.assignment_epoch) == (3, 3)
     member = harness.member("m")
     assert member.classic is not None
     assert (member.classic.session_timeout_ms, member.classic.protocols) == (CLASSIC_SESSION_MS, protocols)
@@ -94,29 +94,29 @@ def test_a_join_is_answered_without_a_leader() -> None:
     refused = harness.join("n", protocols=(("sticky", SUBSCRIPTION),))
     assert refused is not None
     assert refused.error is INCONSISTENT
-    assert harness.joined("n", protocols=(("roundrobin", SUBSCRIPTION), ("sticky", SUBSCRIPTION))).generation_id == 3
+    assert harness.joined("n", protocols=(("roundrobin", SUBSCRIPTION), ("sticky", SUBSCRIPTION))).generation_id == 4
 
 
 def test_a_join_reports_owned_partitions_as_a_heartbeat_does() -> None:
     harness, classic = mixed()
     mine = harness.assigned(classic)
     harness.send("b")
-    assert harness.beat(classic, 2) is REBALANCE
+    assert harness.beat(classic, 3) is REBALANCE
     given_up = harness.joined(classic, owned={**mine, "no such topic": {1}})
-    assert given_up.generation_id == 2, "it has to give up a partition first"
-    kept = places(harness.sync(classic, 2))
+    assert given_up.generation_id == 3, "it has to give up a partition first"
+    kept = places(harness.sync(classic, 3))
     assert (len(kept["orders"]), harness.pending(classic)) == (2, {"orders": mine["orders"] - kept["orders"]})
-    assert harness.beat(classic, 2) is REBALANCE, "until it has"
-    assert harness.joined(classic, owned=kept).generation_id == 3
-    assert places(harness.sync(classic, 3)) == kept
-    assert harness.beat(classic, 3) is NONE
+    assert harness.beat(classic, 3) is REBALANCE, "until it has"
+    assert harness.joined(classic, owned=kept).generation_id == 4
+    assert places(harness.sync(classic, 4)) == kept
+    assert harness.beat(classic, 4) is NONE
 
 
 def test_a_member_with_an_eager_assignor_owns_nothing_when_it_joins() -> None:
     harness, classic = mixed()
     harness.send("b")
-    assert harness.joined(classic).generation_id == 3
-    assert len(places(harness.sync(classic, 3))["orders"]) == 2
+    assert harness.joined(classic).generation_id == 4
+    assert len(places(harness.sync(classic, 4))["orders"]) == 2
     harness.settle()
     assert len(harness.assigned("b")["orders"]) == 2
 
@@ -126,29 +126,29 @@ def test_a_member_that_waits_for_partitions_rejoins_when_all_are_free() -> None:
     harness.send("a")
     joined = harness.joined("m")
     harness.sync("m", joined.generation_id)
-    assert harness.beat("m", 2) is NONE
+    assert harness.beat("m", 3) is NONE
     harness.stay("a")
-    assert harness.beat("m", 2) is NONE
+    assert harness.beat("m", 3) is NONE
     harness.stay("a", harness.assigned("a"))
-    assert harness.beat("m", 2) is REBALANCE
-    assert len(places(harness.sync("m", 2))) == 0, "SyncGroup alone changes nothing"
-    assert harness.joined("m").generation_id == 2
-    assert len(places(harness.sync("m", 2))["orders"]) == 3
-    assert harness.beat("m", 2) is NONE
+    assert harness.beat("m", 3) is REBALANCE
+    assert len(places(harness.sync("m", 3))) == 0, "SyncGroup alone changes nothing"
+    assert harness.joined("m").generation_id == 3
+    assert len(places(harness.sync("m", 3))["orders"]) == 3
+    assert harness.beat("m", 3) is NONE
 
 
 # A request as member id, instance id and generation, in a group with the classic member "m" with instance id "i" in
-# epoch 2, and "a"; the errors of SyncGroup and Heartbeat.
+# epoch 3, and "a"; the errors of SyncGroup and Heartbeat.
 IDENTITIES: list[tuple[str, str | None, int, ErrorCode, ErrorCode]] = [
     ("unknown", None, 0, UNKNOWN, UNKNOWN),
     ("", None, 0, UNKNOWN, UNKNOWN),
     ("m", "j", 0, UNKNOWN, UNKNOWN),
     ("a", "i", 0, FENCED, FENCED),
-    ("a", None, 1, UNKNOWN, UNKNOWN),
-    ("m", None, 1, ILLEGAL, ILLEGAL),
-    ("m", "i", 3, ILLEGAL, ILLEGAL),
-    ("m", "i", 2, NONE, NONE),
-    ("m", None, 2, NONE, NONE),
+    ("a", None, 2, UNKNOWN, UNKNOWN),
+    ("m", None, 2, ILLEGAL, ILLEGAL),
+    ("m", "i", 4, ILLEGAL, ILLEGAL),
+    ("m", "i", 3, NONE, NONE),
+    ("m", None, 3, NONE, NONE),
 ]
 
 
@@ -179,11 +179,11 @@ def test_a_sync_has_the_protocol_of_the_join(
 ) -> None:
     harness, classic = mixed()
     harness.send("b")  # Then the member would have to rejoin, which is checked later.
-    answer = harness.sync(classic, 2, protocol_type=protocol_type, protocol_name=protocol_name)
+    answer = harness.sync(classic, 3, protocol_type=protocol_type, protocol_name=protocol_name)
     assert answer is not None
     assert answer.error is (error or REBALANCE)
     harness.joined(classic)
-    answer = harness.sync(classic, 3, protocol_type=protocol_type, protocol_name=protocol_name)
+    answer = harness.sync(classic, 4, protocol_type=protocol_type, protocol_name=protocol_name)
     assert answer is not None
     assert (answer.error, bool(answer.assignment)) == (error, not error)
     if not error:
@@ -213,10 +213,10 @@ def test_partitions_of_deleted_topics_are_not_in_the_assignment() -> None:
 def test_the_session_is_that_of_the_join() -> None:
     harness, classic = mixed()
     harness.advance(CLASSIC_SESSION_MS - 1)
-    assert harness.beat(classic, 2) is NONE
+    assert harness.beat(classic, 3) is NONE
     harness.advance(CLASSIC_SESSION_MS)
     assert [*harness.group.members] == ["a"]
-    assert harness.beat(classic, 2) is UNKNOWN
+    assert harness.beat(classic, 3) is UNKNOWN
 
 
 def test_after_a_failover_the_session_is_that_of_the_group_until_the_next_heartbeat() -> None:
@@ -224,16 +224,16 @@ def test_after_a_failover_the_session_is_that_of_the_group_until_the_next_heartb
     harness.fail_over()
     harness.advance(SESSION_MS - 1)
     harness.stay("a")
-    assert harness.beat(classic, 2) is NONE
+    assert harness.beat(classic, 3) is NONE
     harness.advance(CLASSIC_SESSION_MS)
     assert [*harness.group.members] == ["a"]
 
 
 def test_a_member_that_has_joined_has_to_sync_in_time() -> None:
     harness, classic = mixed()
-    keep_alive(harness, classic, 2, CLASSIC_REBALANCE_MS)
+    keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS)
     harness.joined(classic)
-    keep_alive(harness, classic, 2, CLASSIC_REBALANCE_MS - 1)
+    keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS - 1)
     harness.advance(1)
     assert [*harness.group.members] == ["a"]
 
@@ -241,9 +241,9 @@ def test_a_member_that_has_joined_has_to_sync_in_time() -> None:
 def test_a_member_that_was_told_to_rejoin_has_to_join_in_time() -> None:
     harness, classic = mixed()
     harness.send("b")
-    assert harness.beat(classic, 2) is REBALANCE
-    keep_alive(harness, classic, 2, CLASSIC_REBALANCE_MS - 1)
-    answer = harness.sync(classic, 2)
+    assert harness.beat(classic, 3) is REBALANCE
+    keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS - 1)
+    answer = harness.sync(classic, 3)
     assert answer is not None
     assert answer.error is REBALANCE
     harness.advance(1)
@@ -253,8 +253,8 @@ def test_a_member_that_was_told_to_rejoin_has_to_join_in_time() -> None:
 def test_a_join_stops_the_join_timer() -> None:
     harness, classic = mixed()
     harness.send("b")
-    assert harness.beat(classic, 2) is REBALANCE
-    keep_alive(harness, classic, 2, CLASSIC_REBALANCE_MS - 1)
+    assert harness.beat(classic, 3) is REBALANCE
+    keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS - 1)
     joined = harness.joined(classic)
     harness.sync(classic, joined.generation_id)
     keep_alive(harness, classic, joined.generation_id, CLASSIC_REBALANCE_MS)
@@ -265,11 +265,11 @@ def test_a_member_gives_up_partitions_in_time() -> None:
     harness, classic = mixed()
     harness.send("b")
     owned = harness.assigned(classic)
-    assert harness.joined(classic, owned=owned).generation_id == 2
-    harness.sync(classic, 2)
-    keep_alive(harness, classic, 2, CLASSIC_REBALANCE_MS - 1)
+    assert harness.joined(classic, owned=owned).generation_id == 3
+    harness.sync(classic, 3)
+    keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS - 1)
     harness.joined(classic, owned=owned)
-    harness.sync(classic, 2)
+    harness.sync(classic, 3)
     harness.advance(1)
     assert classic not in harness.group.members
 
@@ -292,19 +292,22 @@ def test_members_of_both_protocols_leave_in_one_epoch() -> None:
     harness.joined("n")
     result = harness.leave((classic, None), ("", "i"), ("x", "i"), ("unknown", None), ("a", None))
     assert result == (NONE, [NONE, NONE, FENCED, UNKNOWN, NONE])
-    assert (harness.is_classic, harness.classic.generation_id) == (True, 3), "only classic members are left"
+    assert (harness.is_classic, harness.classic.generation_id) == (True, 4), "only classic members are left"
     harness, classic = mixed()
     harness.leave((classic, None))
-    assert (harness.group.group_epoch, [*harness.group.members]) == (3, ["a"])
+    assert (harness.group.group_epoch, [*harness.group.members]) == (4, ["a"])
 
 
-# Epoch, member and the errors of OffsetCommit, TxnOffsetCommit and OffsetFetch; the epoch of the classic "m" is 2.
+# Epoch, member and the errors of OffsetCommit, TxnOffsetCommit and OffsetFetch; the epoch of "a" and of the classic "m"
+# is 3. The partition belongs to "a" since epoch 2.
 COMMITS = [
-    (2, "m", NONE, NONE, NONE),
-    (1, "m", ILLEGAL, ILLEGAL, ILLEGAL),
+    (3, "m", NONE, NONE, NONE),
+    (2, "m", ILLEGAL, ILLEGAL, ILLEGAL),
+    (4, "m", ILLEGAL, ILLEGAL, ILLEGAL),
     (-1, "m", ILLEGAL, ILLEGAL, ILLEGAL),
+    (2, "a", NONE, NONE, ErrorCode.STALE_MEMBER_EPOCH),
     (1, "a", ErrorCode.STALE_MEMBER_EPOCH, ILLEGAL, ErrorCode.STALE_MEMBER_EPOCH),
-    (2, "unknown", UNKNOWN, UNKNOWN, UNKNOWN),
+    (3, "unknown", UNKNOWN, UNKNOWN, UNKNOWN),
     (-1, "", UNKNOWN, NONE, UNKNOWN),
 ]
 
@@ -331,7 +334,7 @@ def test_a_commit_does_not_extend_the_session() -> None:
     harness.advance(CLASSIC_SESSION_MS - 1)
     offsets = [OffsetToCommit("orders", 0, 7)]
     results: list[list[ErrorCode]] = []
-    harness.coordinator.offsets.commit(GROUP, 2, classic, None, offsets, harness.now_ms, results.append)
+    harness.coordinator.offsets.commit(GROUP, 3, classic, None, offsets, harness.now_ms, results.append)
     harness.advance(1)
     assert (results, [*harness.group.members]) == ([[NONE]], ["a"])
 
@@ -339,15 +342,15 @@ def test_a_commit_does_not_extend_the_session() -> None:
 def test_a_static_member_is_replaced_and_keeps_its_target() -> None:
     harness, classic = static()
     harness.settle()
-    mine = places(harness.sync(classic, 2))
+    mine = places(harness.sync(classic, 3))
     again = harness.joined(instance_id="i")
     assert (again.generation_id, again.member_id in harness.group.members, classic in harness.group.members) == (
-        2,
+        3,
         True,
         False,
     )
-    assert places(harness.sync(again.member_id, 2, instance_id="i")) == mine
-    assert harness.beat(classic, 2, "i") is FENCED
+    assert places(harness.sync(again.member_id, 3, instance_id="i")) == mine
+    assert harness.beat(classic, 3, "i") is FENCED
     answer = harness.join(classic, instance_id="i")
     assert answer is not None
     assert answer.error is FENCED
@@ -387,8 +390,8 @@ def test_a_dynamic_member_changes_the_protocol_under_its_id() -> None:
     harness = MixedGroupHarness()
     harness.send("a")
     joined = harness.joined("a")
-    assert (joined.generation_id, harness.group.classic_count) == (1, 1)
-    assert harness.group.group_epoch == 1, "the same subscription"
+    assert (joined.generation_id, harness.group.classic_count) == (2, 1)
+    assert harness.group.group_epoch == 2, "the same subscription"
     assert harness.stay("a", {}).error is NONE
     assert (harness.group.classic_count, harness.member("a").classic) == (0, None)
 

@@ -61,13 +61,13 @@ def join(harness: ConsumerGroupHarness, member_id: str = "", **fields: Any) -> J
     return None if not answers else answers[0][1]  # type: ignore[return-value]  # the only request
 
 
-# Epoch, member id, and the errors of OffsetCommit, TxnOffsetCommit and OffsetFetch; the epoch of "a" is 1.
+# Epoch, member id, and the errors of OffsetCommit, TxnOffsetCommit and OffsetFetch; the epoch of "a" is 2.
 COMMITS = [
-    (1, "a", ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
-    (0, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
-    (2, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+    (2, "a", ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+    (1, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+    (3, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
     (-1, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
-    (1, "b", ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+    (2, "b", ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     (-1, "", ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID),
 ]
 
@@ -102,7 +102,7 @@ def test_an_empty_group_accepts_commits_of_administrators_and_keeps_offsets_over
 def test_groups_without_members_are_deleted() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
-    commit(harness, 1, "a")
+    commit(harness, 2, "a")
     assert delete(harness) is ErrorCode.NON_EMPTY_GROUP
     harness.send("a", -1)
     assert delete(harness) is ErrorCode.NONE
@@ -119,7 +119,7 @@ def test_groups_without_members_are_deleted() -> None:
 def test_offsets_expire_unless_a_member_is_subscribed() -> None:
     harness = ConsumerGroupHarness(session_timeout_ms=10 * RETENTION_MS)
     harness.send("a")
-    commit(harness, 1, "a")
+    commit(harness, 2, "a")
     harness.advance(2 * RETENTION_MS)
     assert committed(harness) == 7
     harness.send("a", -1)
@@ -138,13 +138,13 @@ def test_an_administrator_removes_members() -> None:
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     errors = [ErrorCode.NONE, ErrorCode.NONE, unknown, unknown, ErrorCode.FENCED_INSTANCE_ID]
     assert results == [(ErrorCode.NONE, errors)]
-    assert (harness.group.members, harness.group.group_epoch) == ({}, 3), "one epoch for the request"
+    assert (harness.group.members, harness.group.group_epoch) == ({}, 4), "one epoch for the request"
 
 
 def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
-    commit(harness, 1, "a")
+    commit(harness, 2, "a")
     harness.send("a", -1)
     assert join(harness) is None, "the first join waits for the initial delay"
     assert GROUP not in harness.coordinator.groups.consumer
@@ -159,7 +159,7 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
 def test_an_empty_consumer_group_is_forgotten_when_an_unknown_member_joins_but_not_by_the_log() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
-    commit(harness, 1, "a")
+    commit(harness, 2, "a")
     harness.send("a", -1)
     written = len(harness.log)
 
@@ -169,7 +169,7 @@ def test_an_empty_consumer_group_is_forgotten_when_an_unknown_member_joins_but_n
     assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in harness.coordinator.groups.consumer
     assert len(harness.log) == written
-    assert harness.send("b").member_epoch == 1
+    assert harness.send("b").member_epoch == 2
     assert committed(harness) == 7
 
 
@@ -183,7 +183,7 @@ def test_a_forgotten_consumer_group_is_loaded_by_its_next_coordinator() -> None:
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
 
-    assert harness.send("b").member_epoch == 3
+    assert harness.send("b").member_epoch == 4
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
@@ -234,29 +234,29 @@ def test_a_heartbeat_that_changes_only_the_session_takes_the_short_path() -> Non
 
     harness.send("a")
     harness.now_ms += 1_000
-    assert is_short("a", 1)
-    assert [is_short("a", 0), is_short("a", 2), is_short("b", 1)] == [False] * 3, "errors"
-    assert [is_short("a", 1, client_id="other"), is_short("a", 1, "i")] == [False] * 2, "something to store, an error"
+    assert is_short("a", 2)
+    assert [is_short("a", 1), is_short("a", 3), is_short("b", 2)] == [False] * 3, "errors"
+    assert [is_short("a", 2, client_id="other"), is_short("a", 2, "i")] == [False] * 2, "something to store, an error"
     harness.send("s", instance_id="i")
-    assert [is_short("a", 1), is_short("s", 2)] == [False] * 2, "partitions have to move"
+    assert [is_short("a", 2), is_short("s", 3)] == [False] * 2, "partitions have to move"
     harness.settle()
-    assert [is_short("a", 2), is_short("s", 2), is_short("s", 2, "i")] == [True] * 3
+    assert [is_short("a", 3), is_short("s", 3), is_short("s", 3, "i")] == [True] * 3
     harness.topics.create("news", 1)
-    assert not is_short("a", 2), "the subscribed topics may have changed"
+    assert not is_short("a", 3), "the subscribed topics may have changed"
     harness.stay("a")
-    assert is_short("a", 2), "they have not"
+    assert is_short("a", 3), "they have not"
     harness.topics.grow("orders", 7)
     harness.stay("a")
-    assert not is_short("s", 2), "there is a new target"
+    assert not is_short("s", 3), "there is a new target"
 
 
 def test_a_session_timeout_that_was_shortened_takes_effect_with_the_next_heartbeat() -> None:
     own = {"consumer.session.timeout.ms": SESSION_MS, "consumer.heartbeat.interval.ms": 5_000}
-    harness = ConsumerGroupHarness(group_config=lambda group_id, name: own[name])
+    harness = ConsumerGroupHarness(group_config=lambda group_id, name: own.get(name))
     harness.send("a")
     own["consumer.session.timeout.ms"] = SESSION_MS // 3
     client = "client", "/127.0.0.1"
-    assert harness.coordinator.extend_consumer_session(GROUP, "a", 1, None, client, harness.now_ms) is None
+    assert harness.coordinator.extend_consumer_session(GROUP, "a", 2, None, client, harness.now_ms) is None
     harness.stay("a")
     harness.advance(SESSION_MS // 3)
     assert harness.group.members == {}
@@ -281,7 +281,7 @@ def test_a_classic_member_that_sends_a_heartbeat_of_the_consumer_protocol_uses_i
 def test_a_coordinator_that_resigns_drops_its_pending_offsets() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
-    assert commit_in_transaction(harness, 1, "a") is ErrorCode.NONE
+    assert commit_in_transaction(harness, 2, "a") is ErrorCode.NONE
     assert list(harness.coordinator.offsets.unstable_partitions(GROUP)) == [("orders", 0)]
     harness.coordinator.resign(0, harness.now_ms)
     assert not harness.coordinator.offsets.has_pending

@@ -19,14 +19,14 @@ def test_a_partition_moves() -> None:
     found = [(each.state_from, each.state_to, each.generation_id, each.changes) for each in harness.moments()]
     first, second = ("news-0", "news-1"), ("news-2", "news-3")
     assert found == [
-        ("Dead", "Stable", 1, (MemberChange("a", "client", 1, "STABLE", first + second, ()),)),
-        ("Stable", "Reconciling", 2, (MemberChange("b", "client", 2, "UNRELEASED_PARTITIONS", (), ()),)),
-        ("Reconciling", "Reconciling", 2, (MemberChange("a", "client", 1, "UNREVOKED_PARTITIONS", first, second),)),
-        ("Reconciling", "Reconciling", 2, (MemberChange("a", "client", 2, "STABLE", first, ()),)),
-        ("Reconciling", "Stable", 2, (MemberChange("b", "client", 2, "STABLE", second, ()),)),
+        ("Dead", "Stable", 2, (MemberChange("a", "client", 2, "STABLE", first + second, ()),)),
+        ("Stable", "Reconciling", 3, (MemberChange("b", "client", 3, "UNRELEASED_PARTITIONS", (), ()),)),
+        ("Reconciling", "Reconciling", 3, (MemberChange("a", "client", 2, "UNREVOKED_PARTITIONS", first, second),)),
+        ("Reconciling", "Reconciling", 3, (MemberChange("a", "client", 3, "STABLE", first, ()),)),
+        ("Reconciling", "Stable", 3, (MemberChange("b", "client", 3, "STABLE", second, ()),)),
     ]
     joins = [(each.joined, each.left, each.members, each.assignment_epoch) for each in harness.moments()[:2]]
-    assert joins == [(("a",), (), ("a",), 1), (("b",), (), ("a", "b"), 2)]
+    assert joins == [(("a",), (), ("a",), 2), (("b",), (), ("a", "b"), 3)]
     assert [(timer.what, timer.left_ms) for timer in harness.moments()[2].timers] == [("revocation of a", REBALANCE_MS)]
     assert [(timer.what, timer.left_ms) for timer in harness.moments()[0].timers] == [("session of a", SESSION_MS)]
 
@@ -99,8 +99,8 @@ def test_members_that_expire_at_the_same_time_have_moments_of_their_own() -> Non
     harness.advance(SESSION_MS)
     found = [(each.cause, each.left, each.state_to, each.generation_id) for each in harness.moments()[-2:]]
     assert found == [
-        ("session of a expired", ("a",), "Assigning", 3),
-        ("session of b expired", ("b",), "Empty", 4),
+        ("session of a expired", ("a",), "Assigning", 4),
+        ("session of b expired", ("b",), "Empty", 5),
     ]
 
 

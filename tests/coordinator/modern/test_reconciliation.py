@@ -130,8 +130,11 @@ def test_a_member_in_an_unknown_state_has_to_give_up_everything() -> None:
 def test_topics_without_subscription_are_given_up_before_there_is_a_new_target() -> None:
     for state, pending in ((STABLE, set()), (UNREVOKED_PARTITIONS, {2})):
         before = member(state, 5, {0, 1}, pending)
-        after = step({0, 1}, None, subscribed=False, changed=True).next_state(before)
-        assert (after.state, after.member_epoch, after.previous_epoch) == (UNREVOKED_PARTITIONS, 5, 1)
+        giving_up = step({0, 1}, None, subscribed=False, changed=True)
+        after = giving_up.next_state(before)
+        assert (after.state, after.member_epoch, after.previous_epoch) == (UNREVOKED_PARTITIONS, 5, 5)
+        before_4_3 = replace(giving_up, sets_previous_epoch=False).next_state(before)
+        assert before_4_3 == replace(after, previous_epoch=1)
         assert (after.assigned, after.pending_revocation) == ({}, sets({0, 1} | pending))
         assert step({0, 1}, None, changed=True).next_state(before) == before
     given_up = step({0, 1}, set(), subscribed=False, changed=True).next_state(member(STABLE, 5, {0, 1}, set()))
@@ -146,13 +149,13 @@ def test_the_example_of_the_kip() -> None:
         harness.send(member_id, subscribed_topic_names=names)
     harness.settle()
     before = {each: harness.assigned(each) for each in "ab"}
-    assert harness.group.group_epoch == 2
+    assert harness.group.group_epoch == 3
 
     joined = harness.send("c", subscribed_topic_names=names)
-    assert (joined.member_epoch, harness.assignment(joined)) == (3, {})
+    assert (joined.member_epoch, harness.assignment(joined)) == (4, {})
     assert harness.member("c").state is UNRELEASED_PARTITIONS
     shrunk = harness.stay("a")
-    assert (shrunk.member_epoch, harness.member("a").state) == (2, UNREVOKED_PARTITIONS)
+    assert (shrunk.member_epoch, harness.member("a").state) == (3, UNREVOKED_PARTITIONS)
     kept = harness.assignment(shrunk)
     assert kept is not None
     assert sum(map(len, kept.values())) == 3
@@ -160,7 +163,7 @@ def test_the_example_of_the_kip() -> None:
     assert harness.stay("a", before["a"]).assignment is None, "a has not confirmed"
 
     confirmed = harness.stay("a", kept)
-    assert (confirmed.member_epoch, confirmed.assignment) == (3, None)
+    assert (confirmed.member_epoch, confirmed.assignment) == (4, None)
     assert harness.member("a").state is STABLE
     released = harness.stay("c")
     assert harness.assignment(released) == harness.assigned("c") != {}
@@ -181,7 +184,7 @@ def test_the_records_of_a_join_are_in_the_order_of_kafka() -> None:
         AssignmentEpochRecord,
         CurrentAssignmentRecord,
     ]
-    harness.send(result.member_id or "", 1)
+    harness.send(result.member_id or "", 2)
     assert len(harness.batches) == 1, "a heartbeat without news is not stored"
     harness.send(result.member_id or "", -1)
     assert [type(record) for record in harness.batches[1]] == [
@@ -189,6 +192,7 @@ def test_the_records_of_a_join_are_in_the_order_of_kafka() -> None:
         TargetAssignmentRecord,
         MemberSubscriptionRecord,
         GroupEpochRecord,
+        AssignmentEpochRecord,
     ]
 
 
@@ -213,7 +217,7 @@ def test_members_leave() -> None:
     harness.settle("b")
     assert harness.assigned("b") == {"orders": set(range(6))}
     harness.send("b", -1)
-    assert (harness.group.state.value, harness.group.group_epoch) == ("Empty", 4)
+    assert (harness.group.state.value, harness.group.group_epoch) == ("Empty", 5)
     assert harness.group.deadline_ms > harness.now_ms
     harness.advance(10 * SESSION_MS)
 
@@ -271,14 +275,14 @@ def test_a_rebalance_timer_ends_when_the_member_has_given_up_its_partitions() ->
     assert list(harness.group.members) == ["a", "b"]
 
 
-def test_a_changed_subscription_starts_an_epoch_but_rack_and_vote_do_not() -> None:
+def test_a_changed_subscription_starts_an_epoch_but_a_rack_does_not() -> None:
     harness = ConsumerGroupHarness(FakeTopics(orders=6, news=2))
     harness.send("a")
-    harness.stay("a", rack_id="r", server_assignor="range", rebalance_timeout_ms=7)
-    assert harness.group.group_epoch == 1
+    harness.stay("a", rack_id="r", rebalance_timeout_ms=7)
+    assert harness.group.group_epoch == 2
     assert (harness.member("a").rack_id, harness.member("a").rebalance_timeout_ms) == ("r", 7)
     harness.stay("a", subscribed_topic_names=("news", "orders"))
-    assert harness.group.group_epoch == 2
+    assert harness.group.group_epoch == 3
     harness.settle()
     assert harness.assigned("a") == {"orders": set(range(6)), "news": {0, 1}}
     harness.stay("a", subscribed_topic_names=("news",))
@@ -292,16 +296,16 @@ def test_changes_of_subscribed_topics_start_an_epoch() -> None:
     harness.send("a", subscribed_topic_names=("orders", "later"))
     harness.topics.create("other", 1)
     harness.stay("a")
-    assert harness.group.group_epoch == 1
+    assert harness.group.group_epoch == 2
     harness.topics.grow("orders", 3)
     harness.topics.create("later", 1)
     harness.stay("a")
-    assert harness.group.group_epoch == 2, "one heartbeat bumps once"
+    assert harness.group.group_epoch == 3, "one heartbeat bumps once"
     assert harness.assigned("a") == {"orders": {0, 1, 2}, "later": {0}}
     harness.topics.delete("orders")
     harness.stay("a")
     harness.settle()
-    assert (harness.assigned("a"), harness.group.group_epoch) == ({"later": {0}}, 3)
+    assert (harness.assigned("a"), harness.group.group_epoch) == ({"later": {0}}, 4)
 
 
 def test_the_first_heartbeat_after_loading_looks_for_changes_of_topics() -> None:
@@ -313,7 +317,7 @@ def test_the_first_heartbeat_after_loading_looks_for_changes_of_topics() -> None
     assert harness.assigned("a") == {"orders": set(range(7))}
     harness.fail_over()
     harness.stay("a")
-    assert harness.group.group_epoch == 2
+    assert harness.group.group_epoch == 3
 
 
 def test_the_assignor_with_the_most_votes_runs() -> None:
@@ -344,7 +348,7 @@ def test_the_assignor_with_the_most_votes_runs() -> None:
 
 def test_groups_have_their_own_timeouts() -> None:
     own = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 7_000}
-    harness = ConsumerGroupHarness(group_config=lambda group_id, name: own[name])
+    harness = ConsumerGroupHarness(group_config=lambda group_id, name: own.get(name))
     assert harness.send("a").heartbeat_interval_ms == 7_000
     harness.advance(49_999)
     assert "a" in harness.group.members

@@ -68,21 +68,12 @@ class Harness(ConsumerGroupHarness):
         return set(self.group.subscriptions.resolved[regex].topics)
 
 
-JOINED = [
-    MemberSubscriptionRecord,
-    GroupEpochRecord,
-    TargetAssignmentRecord,
-    AssignmentEpochRecord,
-    CurrentAssignmentRecord,
-]
-
-
 def test_a_new_regular_expression_is_resolved_after_the_heartbeat() -> None:
     harness = Harness()
     joined = harness.join("a")
     assert (joined.error, joined.member_epoch, joined.assignment) == (ErrorCode.NONE, 1, {})
     first, second = harness.batches
-    assert [type(record) for record in first] == JOINED
+    assert [type(record) for record in first] == [MemberSubscriptionRecord, CurrentAssignmentRecord]
     found = ResolvedRegex(frozenset(("orders",)), harness.topics.version, int(START_MS))
     assert second[0] == RegexRecord(GROUP, "o.*", found)
     assert isinstance(second[1], GroupEpochRecord)
@@ -220,6 +211,7 @@ def test_the_last_member_takes_its_regular_expression_with_it() -> None:
         MemberSubscriptionRecord,
         RegexRecord,
         GroupEpochRecord,
+        AssignmentEpochRecord,
     ]
     assert harness.group.subscriptions == Subscriptions()
     assert harness.group.metadata_hash == 0

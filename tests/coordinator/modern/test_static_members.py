@@ -61,7 +61,7 @@ def test_a_static_member_that_returns_with_another_subscription_starts_an_epoch(
     harness.send("a", instance_id="i")
     harness.send("a", -2, instance_id="i")
     harness.send("a2", instance_id="i", subscribed_topic_names=("news",))
-    assert (harness.group.group_epoch, list(harness.group.target)) == (2, ["a2"])
+    assert (harness.group.group_epoch, list(harness.group.target)) == (3, ["a2"])
     harness.settle()
     assert harness.assigned("a2") == {"news": {0, 1}}
 
@@ -72,7 +72,7 @@ def test_a_static_member_that_is_away_is_in_no_epoch_that_it_had() -> None:
     harness.send("b")
     harness.settle()
     epochs = harness.member("a").previous_epoch, harness.member("a").member_epoch
-    assert epochs == (1, 2)
+    assert epochs == (2, 3)
     harness.send("a", -2, instance_id="i")
     for epoch in epochs:
         result = harness.send("a", epoch, harness.assigned("a"), instance_id="i")
@@ -99,7 +99,7 @@ def test_what_a_static_member_still_had_to_give_up_when_it_left_for_a_while_is_f
     assert list(harness.group.members) == ["a", "b"]
     harness.fail_over()
     back = harness.send("a2", instance_id="i")
-    assert (back.member_epoch, harness.assignment(back)) == (2, {"orders": {0, 1, 2}})
+    assert (back.member_epoch, harness.assignment(back)) == (3, {"orders": {0, 1, 2}})
 
 
 def test_the_records_of_a_replacement_are_in_the_order_of_kafka() -> None:
@@ -124,7 +124,7 @@ def test_the_records_of_a_replacement_are_in_the_order_of_kafka() -> None:
         record.value for record in records if isinstance(record, CurrentAssignmentRecord) if record.value
     )
     assert (replaced.member_epoch, replaced.previous_epoch, replaced.state) == (0, 0, STABLE)
-    assert (joined.member_epoch, joined.previous_epoch, joined.assigned) == (1, 0, replaced.assigned)
+    assert (joined.member_epoch, joined.previous_epoch, joined.assigned) == (2, 0, replaced.assigned)
 
 
 def test_the_tombstone_of_a_replaced_member_does_not_remove_its_successor() -> None:

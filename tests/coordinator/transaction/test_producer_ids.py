@@ -62,11 +62,29 @@ def test_an_exhausted_epoch_gives_another_producer_id(subtests: pytest.Subtests)
         assert lab.init() == new
 
 
-@pytest.mark.parametrize("version", [0, 2])
-def test_a_fence_does_not_give_another_producer_id(version: int) -> None:
-    """So it is up to Kafka 4.2; the InitProducerId after it gives another one."""
+@pytest.mark.parametrize("epoch", [EXHAUSTED_EPOCH, MAX_EPOCH])
+def test_a_fence_gives_another_producer_id(epoch: int) -> None:
+    lab = in_state("Ongoing", epoch)
+    assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (lab.value.state.value, lab.value.producer_id, lab.value.epoch) == (
+        "PrepareAbort",
+        FIRST_PRODUCER_ID,
+        MAX_EPOCH,
+    )
+    lab.write_markers()
+    assert (lab.value.state.value, lab.value.producer_id, lab.value.epoch) == (
+        "CompleteAbort",
+        FIRST_PRODUCER_ID + 1,
+        0,
+    )
+    assert lab.init() == good(1, FIRST_PRODUCER_ID + 1)
+
+
+@pytest.mark.parametrize(("version", "rotates"), [(0, True), (2, False)])
+def test_a_fence_does_not_give_another_producer_id(version: int, rotates: bool) -> None:
+    """Up to Kafka 4.2, and without KIP-890; the InitProducerId after it gives another one."""
     lab = in_state("Ongoing", EXHAUSTED_EPOCH)
-    lab.coordinator.config = TransactionConfig(version=version)
+    lab.coordinator.config = TransactionConfig(version=version, rotates_when_fenced=rotates)
     assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     lab.write_markers()
     assert lab.value.state.value == "CompleteAbort"
@@ -77,6 +95,7 @@ def test_a_fence_does_not_give_another_producer_id(version: int) -> None:
 def test_a_transaction_in_the_highest_epoch_ends_only_in_versions_that_keep_the_epoch() -> None:
     """As in Kafka up to 4.2, where a producer gets that epoch if it repeats the abort that fenced it."""
     lab = in_state("Ongoing", EXHAUSTED_EPOCH)
+    lab.coordinator.config = TransactionConfig(rotates_when_fenced=False)
     assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     lab.write_markers()
     assert lab.end(commit=False, epoch=EXHAUSTED_EPOCH, raises_epoch=True) == good(MAX_EPOCH)

@@ -26,6 +26,7 @@ from fakebroker.protocol.schema import Message
 
 T = TypeVar("T")
 
+_SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "group.consumer.assignment.interval.ms": 0}
 START_MS = 1_700_000_000_000.0
 NOT_REQUESTED = -(2**31)
 """Kafka's value of the response field `authorized_operations` if the request did not ask for operations."""
@@ -63,7 +64,7 @@ class ClusterHarness:
     Args:
         topics: Partition counts by topic; by default "news" with one partition.
         brokers: Number of brokers.
-        config: Settings by Kafka's names. The defaults are Kafka's, but `offsets.topic.num.partitions` is 2.
+        config: Settings by Kafka's names. The defaults are Kafka's, except for `_SETTINGS`.
         as_version: The release of Kafka that all brokers emulate; the newest behavior if None.
         proposals: Names of proposals that the brokers support.
         racks: The racks of the brokers; none if empty.
@@ -89,7 +90,7 @@ class ClusterHarness:
         self.cluster = Cluster(
             releases=emulated_releases(brokers, as_version, {}, proposals),
             topics={"news": 1} if topics is None else topics,
-            config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
+            config=Config(_SETTINGS | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),
             random=Random(0).random,
             journal=Journal(),

@@ -14,6 +14,7 @@ from fakebroker.cluster.topics import ClusterTopics, Partition
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
+    AssignmentEpochValue,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
     CurrentAssignmentValue,
@@ -73,7 +74,7 @@ class ConsumerGroupFrames:
         found = topics.named(TOPIC)
         assert found is not None
         yield GroupEpochRecord(group_id, GroupEpochValue(FIRST_EPOCH, metadata_hash([TOPIC], topics)))
-        yield AssignmentEpochRecord(group_id, FIRST_EPOCH)
+        yield AssignmentEpochRecord(group_id, AssignmentEpochValue(FIRST_EPOCH))
         for number in range(self.size):
             member_id, first = _member_id(number), PARTITIONS_OF_A_MEMBER * number
             owned = {found.topic_id: frozenset(range(first, first + PARTITIONS_OF_A_MEMBER))}

@@ -358,7 +358,7 @@ ROWS: tuple[Row, ...] = (
     Row("AddOffsetsToTxn", {**_TRANSACTION, "group_id": "g"}, (_need("WRITE", TRANSACTIONAL_ID), _need("READ", GROUP))),
     Row(
         "TxnOffsetCommit",
-        {**_TRANSACTION, "group_id": "g", "topics": [{"name": "news", "partitions": [{"partition_index": 0}]}]},
+        {**_TRANSACTION, "group_id": "g", "topics": _NEWS_0},
         (
             _need("WRITE", TRANSACTIONAL_ID, "topics.partitions"),
             _need("READ", GROUP, "topics.partitions"),

@@ -102,7 +102,8 @@ class ConsumerGroupHarness:
         self.batches: list[list[Record]] = []
         self.append_error: ErrorCode | None = None
         self.config = CoordinatorConfig(
-            consumer=ConsumerGroupConfig(topics=self.topics, **config), offsets_topic_num_partitions=1
+            consumer=ConsumerGroupConfig(topics=self.topics, **{"assignment_interval_ms": 0, **config}),
+            offsets_topic_num_partitions=1,
         )
         self._ids = count(1)
         self._coordinator_id = 0
@@ -260,7 +261,7 @@ class ConsumerGroupHarness:
 
 def contents(group: ConsumerGroup) -> tuple[object, ...]:
     """Return what the log has of a group."""
-    epochs = group.group_epoch, group.assignment_epoch, group.metadata_hash
+    epochs = group.group_epoch, group.assignment_epoch, group.target_timestamp_ms, group.metadata_hash
     return (
         *epochs,
         group.members,
@@ -289,6 +290,10 @@ def check_group(group: ConsumerGroup) -> None:
                     owner = owners.setdefault((topic_id, index), member.member_id)
                     assert owner == member.member_id, f"{topic_id.hex()}-{index} has two owners"
                     assert group.partition_epoch(topic_id, index) == member.member_epoch
+        for place, epoch in member.older_epochs.items():
+            assert owners.get(place) == member.member_id, f"{member} has an epoch of a partition that it does not have"
+            assert epoch > 0, member
+            assert epoch < member.member_epoch or member.member_epoch <= 0, member
     subscriptions = Subscriptions()
     for member in group.members.values():
         subscriptions.add(member)

@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from tests.support.cached_folder import cached_folder
 from tests.support.kafka_clients.client import Record
 
 KAFKA = "4.2"
-"""The release of the Java clients and of Kafka's tools."""
+"""The release of the Java clients and of Kafka's tools, unless a test chooses another one."""
+
+_RELEASE = ContextVar("release", default=KAFKA)
 
 FOLDER = Path(__file__).parent
 JAVA_OPTIONS = (
@@ -76,16 +80,32 @@ class Driver:
         self._process.communicate()
 
 
-@functools.cache
+@contextmanager
+def java_clients(release: str) -> Iterator[None]:
+    """Let new Java clients in a block be those of a release, such as "4.4"."""
+    before = _RELEASE.set(release)
+    yield
+    _RELEASE.reset(before)
+
+
 def java_driver() -> Driver:
-    """Return the process of the Java clients, which all tests of this process share."""
+    """Return the process of the Java clients of a release, which all tests of this process share."""
+    return _java_driver(_RELEASE.get())
+
+
+@functools.cache
+def _java_driver(release: str) -> Driver:
     programs.require("java", "javac", "mvn")
-    kafka, source = jars(KAFKA), FOLDER / "java" / "Driver.java"
+    kafka, text = jars(release), (FOLDER / "java" / "Driver.java").read_text()
+    if release >= "4.4":
+        text = text.replace("common.utils.Exit", "common.utils.internals.Exit")
 
     def compile_to(folder: Path) -> None:
+        source = folder / "Driver.java"
+        source.write_text(text)
         _build([java("javac"), "--release", "17", "-nowarn", "-cp", f"{kafka}/*", "-d", str(folder), str(source)])
 
-    classes = cached_folder("java-clients", f"{kafka}\n{source.read_text()}", compile_to)
+    classes = cached_folder("java-clients", f"{kafka}\n{text}", compile_to)
     return _lasting([java(), *JAVA_OPTIONS, "-cp", f"{classes}:{kafka}/*", "Driver"])
 
 

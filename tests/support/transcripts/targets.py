@@ -26,6 +26,7 @@ from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarness
 from tests.support.wire_client import WireClient, until
 
 _DEFAULTS: dict[str, object] = {
+    "group.consumer.assignment.interval.ms": 0,
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,

@@ -45,7 +45,7 @@ class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
     """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
 
     Attributes:
-        release: The release of Kafka whose behavior the coordinator has, such as (4, 2).
+        release: The release of Kafka whose behavior the coordinator has, such as (4, 4).
         is_enabled: Whether the setting `group.coordinator.rebalance.protocols` has the consumer protocol.
         classic_max_size: The most members that a classic group may have (`group.max.size`).
         migration_policy: Which groups become groups of the other kind while they have members.
@@ -57,7 +57,7 @@ class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
             InvalidRegexError.
     """
 
-    release: tuple[int, ...] = (4, 2)
+    release: tuple[int, ...] = (4, 4)
     is_enabled: bool = True
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -65,6 +65,7 @@ class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
     classic_max_size: int = 2**31 - 1
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_interval_ms: int = 600_000
+    assignment_interval_ms: int = 1_000
     assignors: Mapping[str, Assignor] = msgspec.field(default_factory=lambda: ASSIGNORS)
     topics: TopicImage = NO_TOPICS
     group_config: Callable[[str, str], int | None] = no_group_configs

@@ -4,7 +4,7 @@ The same records are read from the log after a failover, so a group never has st
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 from math import inf
 from operator import itemgetter
@@ -43,9 +43,11 @@ class ConsumerGroup:
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
+        release: The release of Kafka whose behavior the group has.
         group_epoch: Rises when a member is added, removed or changes its subscription, or when topics change.
         metadata_hash: The hash of the subscribed topics when the group epoch last rose.
         assignment_epoch: The group epoch for which the target assignment was computed.
+        target_timestamp_ms: When it was computed; 0 if that is not known, or does not matter, as without members.
         members: By member id, in the order in which they were added.
         static_members: Member ids by instance id.
         target: The target assignment, by member id.
@@ -74,12 +76,13 @@ class ConsumerGroup:
         scheduled_ms, timer_number: See `TimerEntry`.
     """
 
-    def __init__(self, group_id: str, partition: int) -> None:
+    def __init__(self, group_id: str, partition: int, release: tuple[int, ...]) -> None:
         self.group_id = group_id
         self.partition = partition
-        self.group_epoch = 0
+        self.release = release
+        self.group_epoch = self.assignment_epoch = 1 if release >= (4, 3) else 0  # KAFKA-20268
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.target_timestamp_ms = 0
         self.members: SnapshotDict[ConsumerGroupMember] = SnapshotDict()
         self.static_members: dict[str, str] = {}
         self.target: dict[str, Partitions] = {}
@@ -127,7 +130,7 @@ class ConsumerGroup:
 
         Raises:
             HeartbeatError: UNKNOWN_MEMBER_ID: the member has taken another instance id, and left. As in Kafka, its
-                first instance id still leads to its member id (`ConsumerGroup.staticMember`).
+                first instance id still leads to its member id (`ConsumerGroup.staticMember`); not since 4.4.
         """
         member_id = self.static_members.get(instance_id)
         if member_id is None:
@@ -146,8 +149,14 @@ class ConsumerGroup:
         """Whether a member is subscribed to a topic."""
         return topic in self.subscriptions
 
+    def next_target_ms(self, interval_ms: int) -> float:
+        """Return when the next target may be computed, if targets are at least an interval apart (KIP-1263)."""
+        return self.target_timestamp_ms + interval_ms if self.target_timestamp_ms and interval_ms else -inf
+
     def check_commit(self, epoch: int, member_id: str) -> ErrorCode:
         """Return the error of an OffsetCommit, or NONE (`ConsumerGroup.validateOffsetCommit`).
+
+        An older epoch of the member is accepted here since 4.3; `check_older_commit` then checks the partitions.
 
         Args:
             epoch: The member epoch; negative if a client that is not a member commits, which needs an empty group.
@@ -155,16 +164,30 @@ class ConsumerGroup:
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is not None and epoch < member.member_epoch and self.release >= (4, 3):
+            return ErrorCode.NONE
         return self._check_member(epoch, member_id)
 
-    def check_transactional_commit(self, epoch: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error of a TxnOffsetCommit, or NONE. Without any identity it is accepted."""
-        is_anonymous = epoch == -1 and not member_id and instance_id is None
-        if is_anonymous or (epoch < 0 and not self.members):
+    def check_older_commit(self, epoch: int, member_id: str, partitions: Iterable[tuple[bytes, int]]) -> ErrorCode:
+        """Return the error of a commit that `check_commit` has accepted, or NONE (KIP-1251).
+
+        A member that commits in an older epoch must have each partition, or still have to give it up, and must have got
+        it in that epoch or before.
+        """
+        member = self.members.get(member_id)
+        if member is None or epoch >= member.member_epoch:
             return ErrorCode.NONE
-        error = self._check_member(epoch, member_id)
-        # TxnOffsetCommit has no error for member epochs (`OffsetMetadataManager.validateTransactionalOffsetCommit`).
-        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+        for topic_id, index in partitions:
+            got_in = member.assignment_epoch(topic_id, index)
+            if got_in is None or epoch < got_in:
+                return _stale(member)
+        return ErrorCode.NONE
+
+    def check_transactional_commit(self, epoch: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return the error of a TxnOffsetCommit, or NONE, as `check_commit`. Without any identity it is accepted."""
+        is_anonymous = epoch == -1 and not member_id and instance_id is None
+        return ErrorCode.NONE if is_anonymous else self.check_commit(epoch, member_id)
 
     def check_fetch(self, epoch: int, member_id: str | None) -> ErrorCode:
         """Return the error of an OffsetFetch, or NONE. One without member id and epoch is accepted."""
@@ -177,9 +200,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.member_epoch:
-            return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if epoch == member.member_epoch else _stale(member)
 
     # Changing
 
@@ -208,7 +229,9 @@ class ConsumerGroup:
             else:
                 self.target[record.member_id] = record.value
         elif isinstance(record, AssignmentEpochRecord):
-            self.assignment_epoch = NO_ASSIGNMENT_EPOCH if record.value is None else record.value
+            value = record.value
+            self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.epoch
+            self.target_timestamp_ms = 0 if value is None else value.timestamp_ms
             self._behind = None
         elif isinstance(record, GroupEpochRecord):
             if record.value is not None:
@@ -237,6 +260,7 @@ class ConsumerGroup:
                 state=value.state,
                 assigned=value.assigned,
                 pending_revocation=value.pending_revocation,
+                older_epochs=value.older_epochs,
             )
         )
 
@@ -284,6 +308,8 @@ class ConsumerGroup:
         if member.classic is not None:
             self.classic_count += 1
             self.classic_protocols.update(name for name, _ in member.classic.protocols)
+        if former is not None and former.instance_id not in (None, member.instance_id) and self.release >= (4, 4):
+            self.static_members.pop(former.instance_id, None)  # KAFKA-20747
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         for partitions in (member.assigned, member.pending_revocation):
@@ -473,6 +499,10 @@ class ConsumerGroup:
         for _, member_id, cause in sorted(due, key=itemgetter(0)):
             expired.setdefault(member_id, cause.format(member_id))
         return expired
+
+
+def _stale(member: ConsumerGroupMember) -> ErrorCode:
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _partition_count(member: ConsumerGroupMember) -> int:

@@ -159,10 +159,11 @@ class ConsumerGroups:
                 raise HeartbeatError(error_code)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = group
-            for each in group.members.values():
-                self._arm(group, each, now_ms)
-            group.change.cause = UPGRADED
-            group.end_moment(now_ms)
+            if group.members:  # of the classic group that it was
+                for each in group.members.values():
+                    self._arm(group, each, now_ms)
+                group.change.cause = UPGRADED
+                group.end_moment(now_ms)
         if outcome.records:
             group.change.cause = outcome.cause
         for record in outcome.records:
@@ -234,6 +235,7 @@ class ConsumerGroups:
             or not member_epoch == member.member_epoch == group.assignment_epoch
             or member.state is not STABLE
             or member.classic is not None
+            or (len(group.votes) > 1 and group.release >= (4, 4))  # Equal votes may begin an epoch.
             or group.metadata_version != self.config.topics.version
         ):
             return None
@@ -294,6 +296,7 @@ class ConsumerGroups:
             heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
             compile_regex=config.compile_regex,
             regex_refresh_interval_ms=config.regex_refresh_interval_ms,
+            assignment_interval_ms=self.assignment_interval_ms(group.group_id),
             release=config.release,
             now_ms=now_ms,
             controls=self._controls.get(group.group_id, _NOT_CONTROLLED),
@@ -402,7 +405,7 @@ class ConsumerGroups:
             records,
             now_ms,
             renamed=renamed,
-            rebalances=join.subscription_changed,
+            rebalances=join.rebalances,
             cause=join.outcome.cause,
         )
         if error:
@@ -487,6 +490,13 @@ class ConsumerGroups:
         """Return the heartbeat interval of the members of a group."""
         own = self.config.group_config(group_id, "consumer.heartbeat.interval.ms")
         return self.config.heartbeat_interval_ms if own is None else own
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return the time between two targets of a group; 0 before KIP-1263."""
+        if self.config.release < (4, 3):
+            return 0
+        own = self.config.group_config(group_id, "consumer.assignment.interval.ms")
+        return self.config.assignment_interval_ms if own is None else own
 
 
 _RETRY_MS = 500

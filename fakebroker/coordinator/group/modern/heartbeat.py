@@ -30,6 +30,7 @@ from fakebroker.coordinator.group.modern.member import (
 from fakebroker.coordinator.group.modern.reconciliation import Reconciliation
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
+    AssignmentEpochValue,
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
     CurrentAssignmentValue,
@@ -60,7 +61,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         assignors: The assignors by name; the first one is the default.
         max_size: The most members that a group may have.
         heartbeat_interval_ms: The interval that responses have.
-        compile_regex, regex_refresh_interval_ms, release: See `ConsumerGroupConfig`.
+        compile_regex, regex_refresh_interval_ms, assignment_interval_ms, release: See `ConsumerGroupConfig`.
         now_ms: The time.
         controls: The manual settings of the group.
     """
@@ -71,6 +72,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int
     compile_regex: Callable[[str], Matcher]
     regex_refresh_interval_ms: int
+    assignment_interval_ms: int
     release: tuple[int, ...]
     now_ms: float
     controls: GroupControls
@@ -158,7 +160,7 @@ def heartbeat(
     Raises:
         HeartbeatError: The request is rejected.
     """
-    check_size(group, request.member_id, context.max_size)
+    check_size(group, request.member_id, request.instance_id, context)
     member_id = request.member_id or new_id()
     records: list[ConsumerGroupRecord] = []
     if request.instance_id is None:
@@ -190,14 +192,15 @@ def cause_of(step: Step) -> str:
 # 1. The member
 
 
-def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
+def check_size(group: ConsumerGroup, member_id: str, instance_id: str | None, context: Context) -> None:
     """Check that the group has room for a member.
 
     Raises:
         HeartbeatError: GROUP_MAX_SIZE_REACHED.
     """
-    if len(group.members) >= max_size and member_id not in group.members:
-        text = f"The consumer group has reached its maximum capacity of {max_size} members."
+    replaces = context.release >= (4, 4) and instance_id in group.static_members  # KAFKA-20601
+    if len(group.members) >= context.max_size and member_id not in group.members and not replaces:
+        text = f"The consumer group has reached its maximum capacity of {context.max_size} members."
         raise HeartbeatError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
@@ -265,7 +268,8 @@ def replace_static_member(
     group: ConsumerGroup, existing: ConsumerGroupMember, member_id: str, records: list[ConsumerGroupRecord]
 ) -> ConsumerGroupMember:
     """Return a static member with a new id, which keeps its target and joins; add the records of the replacement."""
-    member = replace(existing, member_id=member_id, member_epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    member = existing.in_epoch(JOINING_EPOCH, existing.assigned, existing.pending_revocation)
+    member = replace(member, member_id=member_id, previous_epoch=JOINING_EPOCH)
     records += removal_records(group.group_id, existing.member_id)
     records.append(subscription_record(group.group_id, member))
     target = group.target.get(existing.member_id, NO_PARTITIONS)
@@ -359,9 +363,13 @@ def _bump_group_epoch(step: Step) -> None:
     Not yet for a regular expression that is not resolved: resolving it will.
     """
     group = step.group
+    # Since 4.3, a group begins with epoch 1 (KAFKA-20268): then only a subscription is a reason.
     must_bump = group.group_epoch == 0 or step.names_changed or step.gets_resolved_regex
     if step.regex_changed and not step.member.subscribed_topic_regex and step.context.release >= (4, 1):
         must_bump = True  # KAFKA-19891
+    if step.context.release >= (4, 4):  # KAFKA-20434
+        before = preferred_assignor(group.votes, step.context.assignors)
+        must_bump = must_bump or _preferred_after(step) != before
     if step.member.classic is not None:  # It has no regular expression: nothing is to be resolved first.
         must_bump = must_bump or step.regex_changed
     if not must_bump and group.metadata_version == step.context.topics.version:
@@ -388,14 +396,16 @@ def current_target(step: Step) -> tuple[Partitions, int]:
 def update_target(step: Step) -> tuple[Partitions, int]:
     """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch.
 
-    A hold in Assigning does not apply to the first assignment, without which the member would have no epoch.
+    A hold in Assigning does not apply if the group has no assignment epoch: the member would have no epoch.
 
     Raises:
         HeartbeatError: UNKNOWN_SERVER_ERROR: the assignor has failed. Nothing is stored.
     """
     group, member, controls = step.group, step.member, step.context.controls
     is_held = ConsumerGroupState.ASSIGNING in controls.held_states and group.assignment_epoch > 0
-    if step.group_epoch <= group.assignment_epoch or is_held:
+    # KIP-1263: no timer runs; the next heartbeat after the interval computes the target.
+    is_early = step.context.now_ms < group.next_target_ms(step.context.assignment_interval_ms)
+    if step.group_epoch <= group.assignment_epoch or is_held or is_early:
         return current_target(step)
     members = {**group.members, member.member_id: member}
     if (replaced := _target_holder(step)) != member.member_id:
@@ -412,7 +422,10 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         partitions = target.get(member_id, NO_PARTITIONS)
         if group.target.get(member_id) != partitions:
             step.records.append(TargetAssignmentRecord(group.group_id, member_id, partitions))
-    step.records.append(AssignmentEpochRecord(group.group_id, step.group_epoch))
+    # 0 would be a time that is not known.
+    timestamp_ms = max(1, int(step.context.now_ms)) if step.context.release >= (4, 3) else 0
+    epoch = AssignmentEpochValue(step.group_epoch, timestamp_ms)
+    step.records.append(AssignmentEpochRecord(group.group_id, epoch))
     return target.get(member.member_id, NO_PARTITIONS), step.group_epoch
 
 
@@ -452,18 +465,23 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
 def _assignor(step: Step) -> Assignor:
     """Return the assignor that most members vote for; without votes, the default.
 
-    Of several, it is the one that the member of the request votes for. Kafka's Describe may name another one
-    (`ConsumerGroup.computePreferredServerAssignor`).
+    Of several with one vote each, it is the one that the member of the request votes for: its vote gets to the head of
+    a Java hash map (`ConsumerGroup.computePreferredServerAssignor`). Kafka's Describe may name another one. So since
+    KAFKA-20434, each heartbeat of such a member begins a new epoch.
     """
+    return step.context.assignors[_preferred_after(step)]
+
+
+def _preferred_after(step: Step) -> str:
     votes, assignors = step.group.votes.copy(), step.context.assignors
     if step.former.server_assignor is not None:
         votes[step.former.server_assignor] -= 1
     if step.member.server_assignor is not None:
         votes[step.member.server_assignor] += 1
     own = step.member.server_assignor
-    if own is not None and votes[own] == max(votes.values()):
-        return assignors[own]
-    return assignors[preferred_assignor(votes, assignors)]
+    if own is not None and votes[own] == max(votes.values()) == 1:
+        return own
+    return preferred_assignor(votes, assignors)
 
 
 def preferred_assignor(votes: Mapping[str, int], assignors: Collection[str]) -> str:
@@ -494,6 +512,7 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
             owned=owned,
             epoch_of=group.partition_epoch,
             raises_epoch=step.context.release < (4, 2),
+            sets_previous_epoch=step.context.release >= (4, 3),
         )
         after = step_to_target.next_state(member)
         is_moved = after != member
@@ -546,8 +565,7 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerGroupMember) -> list[ConsumerGroupRecord]:
     """Return the record of a static member that keeps its partitions while it is away."""
-    away = replace(member, member_epoch=LEAVING_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
-    return [current_assignment_record(group.group_id, away)]
+    return [current_assignment_record(group.group_id, member.in_epoch(LEAVING_STATIC_EPOCH, member.assigned))]
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage) -> list[ConsumerGroupRecord]:
@@ -558,8 +576,11 @@ def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage
     before = group.subscriptions
     after = before.after([group.members[member_id] for member_id in member_ids], [])
     records += (RegexRecord(group.group_id, regex, None) for regex in before.regexes if regex not in after.regexes)
-    value = GroupEpochValue(group.group_epoch + 1, metadata_hash(after.topics(), topics))
-    records.append(GroupEpochRecord(group.group_id, value))
+    epoch = group.group_epoch + 1
+    records.append(GroupEpochRecord(group.group_id, GroupEpochValue(epoch, metadata_hash(after.topics(), topics))))
+    if len(member_ids) == len(group.members) and group.release >= (4, 4):
+        # The next member that joins gets its target at once (KAFKA-20442).
+        records.append(AssignmentEpochRecord(group.group_id, AssignmentEpochValue(epoch)))
     return records
 
 
@@ -590,6 +611,7 @@ def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Cur
         state=member.state,
         assigned=member.assigned,
         pending_revocation=member.pending_revocation,
+        older_epochs=member.older_epochs,
     )
     return CurrentAssignmentRecord(group_id, member.member_id, value)
 

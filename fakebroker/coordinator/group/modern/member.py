@@ -12,6 +12,12 @@ Partitions = Mapping[bytes, frozenset[int]]
 
 NO_PARTITIONS: Partitions = {}
 
+AssignmentEpochs = Mapping[tuple[bytes, int], int]
+"""Assignment epochs by topic id and partition."""
+
+ALL_IN_MEMBER_EPOCH: AssignmentEpochs = {}
+"""The assignment epochs of a member that has got all of its partitions in its present epoch."""
+
 JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH = 0, -1, -2
 """Epochs in requests: of a member that joins, that leaves, and of a static member that leaves for a while."""
 
@@ -40,6 +46,8 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
         previous_epoch: The epoch before the last change of the epoch; -1 for a new member.
         assigned: The partitions that the member may use.
         pending_revocation: The partitions that the member has to give up and has not confirmed.
+        older_epochs: The epoch in which the member got a partition, of those that it did not get in its present epoch
+            (KIP-1251).
         classic: Set for a member that uses the classic protocol: its generation is its member epoch.
     """
 
@@ -57,6 +65,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     state: MemberState = STABLE
     assigned: Partitions = msgspec.field(default_factory=dict)
     pending_revocation: Partitions = msgspec.field(default_factory=dict)
+    older_epochs: AssignmentEpochs = msgspec.field(default_factory=lambda: ALL_IN_MEMBER_EPOCH)
     classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
@@ -73,14 +82,35 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
         """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"member {self.member_id!r}: no transition from {self.state.name} to {state.name}")
+        moved = self.in_epoch(member_epoch, assigned, pending_revocation)
+        return replace(moved, state=state, previous_epoch=self.member_epoch)
+
+    def in_epoch(
+        self, member_epoch: int, assigned: Partitions, pending_revocation: Partitions = NO_PARTITIONS
+    ) -> "ConsumerGroupMember":
+        """Return the member in an epoch, in which it gets the partitions that it does not have yet."""
+        older_epochs = self.older_epochs
+        if older_epochs or member_epoch != self.member_epoch:
+            older_epochs = {
+                (topic_id, index): epoch
+                for partitions in (assigned, pending_revocation)
+                for topic_id, indexes in partitions.items()
+                for index in indexes
+                if (epoch := self.assignment_epoch(topic_id, index)) not in (None, member_epoch)
+            } or ALL_IN_MEMBER_EPOCH
         return replace(
             self,
-            state=state,
             member_epoch=member_epoch,
-            previous_epoch=self.member_epoch,
             assigned=assigned,
             pending_revocation=pending_revocation,
+            older_epochs=older_epochs,
         )
+
+    def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
+        """Return the epoch in which the member got a partition; None if it does not have it."""
+        if index in self.assigned.get(topic_id, ()) or index in self.pending_revocation.get(topic_id, ()):
+            return self.older_epochs.get((topic_id, index), self.member_epoch)
+        return None
 
 
 def contains_all(partitions: Partitions, some: Partitions) -> bool:

@@ -31,6 +31,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         epoch_of: Returns the epoch of a partition's owner, or `FREE`.
         raises_epoch: Whether a member that has given up partitions, and has to give up others, gets the next epoch,
             as before KAFKA-19974.
+        sets_previous_epoch: Whether a member that gives up unsubscribed topics has its present epoch as the previous
+            one, too, as since 4.3.
     """
 
     target: Partitions
@@ -40,6 +42,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     owned: Partitions | None
     epoch_of: Callable[[bytes, int], int]
     raises_epoch: bool = False
+    sets_previous_epoch: bool = True
 
     def next_state(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
         """Return the member after this heartbeat; the member itself if nothing changes.
@@ -82,7 +85,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
                 revoked[topic] = revoked.get(topic, _NO_INDEXES) | indexes
         if self._still_owns(revoked):
             moved = member.moved_to(UNREVOKED_PARTITIONS, member.member_epoch, kept, revoked)
-            return replace(moved, previous_epoch=member.previous_epoch)
+            return moved if self.sets_previous_epoch else replace(moved, previous_epoch=member.previous_epoch)
         return replace(member, assigned=kept)
 
     def _advance(self, member: ConsumerGroupMember, epoch: int) -> ConsumerGroupMember:

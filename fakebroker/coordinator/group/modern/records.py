@@ -5,7 +5,12 @@ A record without a value is a tombstone. The encoding is in `cluster/logs/`.
 
 import msgspec
 
-from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
+from fakebroker.coordinator.group.modern.member import (
+    ALL_IN_MEMBER_EPOCH,
+    AssignmentEpochs,
+    ClassicMemberMetadata,
+    Partitions,
+)
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 
@@ -61,11 +66,18 @@ class MemberSubscriptionRecord(msgspec.Struct, frozen=True):
     value: SubscriptionValue | None
 
 
+class AssignmentEpochValue(msgspec.Struct, frozen=True):
+    """The value of an `AssignmentEpochRecord`; the time is when the target was computed, 0 if that is not known."""
+
+    epoch: int
+    timestamp_ms: int = 0
+
+
 class AssignmentEpochRecord(msgspec.Struct, frozen=True):
     """Type 6, `ConsumerGroupTargetAssignmentMetadata`: the epoch of the target assignment."""
 
     group_id: str
-    value: int | None
+    value: AssignmentEpochValue | None
 
 
 class TargetAssignmentRecord(msgspec.Struct, frozen=True):
@@ -77,13 +89,14 @@ class TargetAssignmentRecord(msgspec.Struct, frozen=True):
 
 
 class CurrentAssignmentValue(msgspec.Struct, frozen=True):
-    """The value of a `CurrentAssignmentRecord`."""
+    """The value of a `CurrentAssignmentRecord`; for `older_epochs` see `ConsumerGroupMember`."""
 
     member_epoch: int
     previous_epoch: int
     state: MemberState
     assigned: Partitions
     pending_revocation: Partitions
+    older_epochs: AssignmentEpochs = ALL_IN_MEMBER_EPOCH
 
 
 class CurrentAssignmentRecord(msgspec.Struct, frozen=True):

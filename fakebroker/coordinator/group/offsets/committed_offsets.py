@@ -29,6 +29,10 @@ from fakebroker.coordinator.group.records import (
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
+_OLDER_ERRORS = {
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+}
 _NONE = ErrorCode.NONE  # A global is faster than an attribute of an enumeration.
 
 
@@ -112,6 +116,11 @@ class CommittedOffsets:
             # Before the offsets are checked and stored: the group stays even if no offset is.
             group = self._groups.create_simple(group_id, "first OffsetCommit", now_ms)
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
+        if consumer_group is not None:
+            error = self._check_older_commit(consumer_group, generation_id, member_id, records)
+            if error:
+                done([error] * len(offsets))
+                return
 
         def complete(error: ErrorCode) -> None:
             if error:
@@ -132,6 +141,14 @@ class CommittedOffsets:
             self._runtime.append(partition, records, complete)
         else:
             complete(_NONE)
+
+    def _check_older_commit(
+        self, group: ConsumerGroup, epoch: int, member_id: str, records: Sequence[OffsetRecord]
+    ) -> ErrorCode:
+        topics = self.config.consumer.topics
+        found = ((topics.named(record.topic), record.partition) for record in records)
+        places = ((b"" if topic is None else topic.topic_id, index) for topic, index in found)
+        return group.check_older_commit(epoch, member_id, places)
 
     def _apply(self, records: Sequence[OffsetRecord]) -> None:
         """Apply records of one offsets partition."""
@@ -182,6 +199,8 @@ class CommittedOffsets:
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
         done: Callable[[list[ErrorCode]], None],
+        *,
+        has_newer_errors: bool = False,
     ) -> None:
         """Commit offsets in a transaction: they are stored when it is committed (TxnOffsetCommit).
 
@@ -195,8 +214,15 @@ class CommittedOffsets:
             offsets: The offsets, by partition.
             now_ms: The time.
             done: Called with one error code for each offset, in order. An error of the whole request is repeated.
+            has_newer_errors: Whether the client knows STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319), which are
+                ILLEGAL_GENERATION for others.
         """
-        arguments = group_id, generation_id, member_id, instance_id, producer_id, epoch, offsets, now_ms, done
+
+        def respond(errors: list[ErrorCode]) -> None:
+            older = errors if has_newer_errors else [_OLDER_ERRORS.get(error, error) for error in errors]
+            done(older)
+
+        arguments = group_id, generation_id, member_id, instance_id, producer_id, epoch, offsets, now_ms, respond
         self._runtime.submit(group_id, partial(self._commit_pending, *arguments))
 
     def _commit_pending(
@@ -218,11 +244,16 @@ class CommittedOffsets:
         if group is not None:
             error = error or group.check_transactional_commit(generation_id, member_id, instance_id)
         elif generation_id >= 0:
-            error = error or ErrorCode.ILLEGAL_GENERATION
+            error = error or ErrorCode.GROUP_ID_NOT_FOUND
         if error:
             done([error] * len(offsets))
             return
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
+        if isinstance(group, ConsumerGroup):
+            error = self._check_older_commit(group, generation_id, member_id, records)
+            if error:
+                done([error] * len(offsets))
+                return
         pending = tuple(
             PendingOffsetRecord(group_id, record.topic, record.partition, record.value, producer_id, epoch)
             for record in records

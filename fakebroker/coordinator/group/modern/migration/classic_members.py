@@ -44,13 +44,13 @@ class Join:
         member: The member afterwards.
         replaced: Set if the group becomes a classic group: the last member that used the consumer protocol, which this
             one replaces.
-        subscription_changed: Whether the subscription is another one than before.
+        rebalances: Whether this classic group rebalances, because its members do not have the target of the last epoch.
     """
 
     outcome: Outcome
     member: ConsumerGroupMember
-    replaced: ConsumerGroupMember | None
-    subscription_changed: bool
+    replaced: ConsumerGroupMember | None = None
+    rebalances: bool = False
 
 
 def join(
@@ -71,7 +71,7 @@ def join(
     Raises:
         HeartbeatError: The request is rejected.
     """
-    heartbeat.check_size(group, request.member_id, context.max_size)
+    heartbeat.check_size(group, request.member_id, request.instance_id, context)
     if not _supports(group, request):
         raise HeartbeatError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     member_id = request.member_id or new_id()
@@ -86,13 +86,15 @@ def join(
         outcome = heartbeat.reconcile(step, *heartbeat.update_target(step))
         outcome.result.regexes_to_resolve = heartbeat.regexes_to_resolve(step)  # KAFKA-19720
         outcome.cause = heartbeat.cause_of(step)
-        return Join(outcome, outcome.member or step.member, None, step.subscription_changed)
-    if step.subscription_changed:  # The classic group rebalances.
+        return Join(outcome, outcome.member or step.member)
+    is_stale = step.group_epoch > group.assignment_epoch and context.release >= (4, 3)  # KAFKA-20273
+    rebalances = step.subscription_changed or is_stale
+    if rebalances:
         outcome = Outcome(records, HeartbeatResult(ErrorCode.NONE))
     else:
         outcome = heartbeat.reconcile(step, *heartbeat.current_target(step))
     outcome.cause = heartbeat.cause_of(step)
-    return Join(outcome, outcome.member or step.member, replaced, step.subscription_changed)
+    return Join(outcome, outcome.member or step.member, replaced, rebalances)
 
 
 def _supports(group: ConsumerGroup, request: JoinGroup) -> bool:
@@ -118,12 +120,13 @@ def _report(group_id: str, request: JoinGroup, member_id: str, context: Context)
     """Return the heartbeat that says the same as a JoinGroup. Any protocol has the subscription; Kafka takes the first.
 
     Raises:
-        HeartbeatError: INCONSISTENT_GROUP_PROTOCOL: the subscription is malformed; UNKNOWN_SERVER_ERROR before 4.2.
+        HeartbeatError: INCONSISTENT_GROUP_PROTOCOL: the subscription is malformed; UNKNOWN_SERVER_ERROR before 4.2 and
+            in 4.3.
     """
     try:
         subscription = parse_subscription(request.protocols[0][1])
-    except MalformedProtocolError:  # KAFKA-20662, in 4.2.2
-        is_older = context.release < (4, 2)
+    except MalformedProtocolError:  # KAFKA-20662, in 4.2.2 and 4.4.0, but not in 4.3.1
+        is_older = context.release < (4, 2) or (4, 3) <= context.release < (4, 4)
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_older else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         raise HeartbeatError(error) from None
     return ConsumerGroupHeartbeat(
@@ -172,7 +175,7 @@ def sync(group: ConsumerGroup, request: SyncGroup, topics: TopicImage, now_ms: f
     if is_wrong_type or request.protocol_name not in (None, name):
         raise HeartbeatError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     # A member that has to give up partitions has rejoined: it learns from the assignment what it may keep.
-    if group.group_epoch > member.member_epoch and member.state is not UNREVOKED_PARTITIONS:
+    if _newest_epoch(group) > member.member_epoch and member.state is not UNREVOKED_PARTITIONS:
         group.arm_join(member, now_ms)
         raise HeartbeatError(ErrorCode.REBALANCE_IN_PROGRESS)
     try:
@@ -195,7 +198,7 @@ def beat(group: ConsumerGroup, generation_id: int, member_id: str, instance_id: 
     member, classic = _classic_member(group, member_id, instance_id, generation_id)
     group.arm_session(member_id, now_ms + classic.session_timeout_ms)
     if (
-        member.member_epoch >= group.group_epoch
+        member.member_epoch >= _newest_epoch(group)
         and member.state is not UNREVOKED_PARTITIONS
         and not (member.state is UNRELEASED_PARTITIONS and _is_target_free(group, member))
     ):
@@ -218,6 +221,11 @@ def _classic_member(
     if generation_id != member.member_epoch:
         raise HeartbeatError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic
+
+
+def _newest_epoch(group: ConsumerGroup) -> int:
+    """Return the epoch that classic members have to reach: since KAFKA-20272, one with a target."""
+    return group.assignment_epoch if group.release >= (4, 3) else group.group_epoch
 
 
 def _is_target_free(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:

@@ -30,6 +30,7 @@ from fakebroker.coordinator.group.modern.migration.embedded_protocol import (
 )
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
+    AssignmentEpochValue,
     ConsumerGroupRecord,
     GroupEpochRecord,
     GroupEpochValue,
@@ -55,7 +56,9 @@ def check_upgrade(group: Group, config: ConsumerGroupConfig) -> None:
         raise _not_upgraded(group, "the group size exceeds the consumer group maximum size")
 
 
-def upgrade(group: Group, partition: int, topics: TopicImage) -> tuple[ConsumerGroup, list[ConsumerGroupRecord]]:
+def upgrade(
+    group: Group, partition: int, config: ConsumerGroupConfig
+) -> tuple[ConsumerGroup, list[ConsumerGroupRecord]]:
     """Return the consumer group that a classic group becomes, and its records. The classic group stays as it is.
 
     Generation and assignments become epochs and targets. Members with the classic protocol stay in the group.
@@ -65,6 +68,7 @@ def upgrade(group: Group, partition: int, topics: TopicImage) -> tuple[ConsumerG
             that is not Kafka's. UNKNOWN_SERVER_ERROR where Kafka fails unexpectedly: the group has had no generation,
             or two members have the same partition.
     """
+    topics = config.topics
     members = [_consumer_member(group, member, topics) for member in group.members.values()]
     group_id, epoch = group.group_id, group.generation_id
     names = {name for member in members for name in member.subscribed_topic_names}
@@ -72,12 +76,12 @@ def upgrade(group: Group, partition: int, topics: TopicImage) -> tuple[ConsumerG
         *(subscription_record(group_id, member) for member in members),
         GroupEpochRecord(group_id, GroupEpochValue(epoch, metadata_hash(names, topics))),
         *(TargetAssignmentRecord(group_id, member.member_id, member.assigned) for member in members),
-        AssignmentEpochRecord(group_id, epoch),
+        AssignmentEpochRecord(group_id, AssignmentEpochValue(epoch)),
         *(current_assignment_record(group_id, member) for member in members),
     ]
     if _have_common_partitions(member.assigned for member in members):
         raise HeartbeatError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    upgraded = ConsumerGroup(group_id, partition)
+    upgraded = ConsumerGroup(group_id, partition, config.release)
     for record in records:
         upgraded.replay(record)
     upgraded.offsets = group.offsets
