@@ -31,7 +31,7 @@ from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.hash_order import have_no_order
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
 from tests.histories.play import Outcome, play, play_on_fake, record
-from tests.histories.sides import BROKERS, SETTINGS, STOPPED_BROKER, KafkaSide, created, created_internal
+from tests.histories.sides import BROKERS, STOPPED_BROKER, KafkaSide, created, created_internal, settings_of
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
 KNOWN = Path(__file__).parent / "known.txt"
@@ -369,7 +369,7 @@ def show(path: Path, outcome: Outcome) -> bool:
 def start_kafka(stack: ExitStack, release: str) -> tuple[str, int]:
     """Start a broker of Kafka with the topics that all histories share, and return its address."""
     config: dict[str, object] = {
-        **SETTINGS,
+        **settings_of(release),
         "auto.create.topics.enable": "true",
         "offsets.topic.replication.factor": BROKERS,
         # Topics show Kafka's defaults.

@@ -25,6 +25,7 @@ from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, read_response, request_frame, response_frame
 from fakebroker.protocol.registry import API_BY_NAME, Api
+from fakebroker.protocol.releases import Release, release as parse_release
 from fakebroker.protocol.schema import Message
 from tests.histories.hash_order import in_hash_order
 from tests.histories.history import SHARED_TOPICS, Clients, Fields, Step
@@ -42,7 +43,6 @@ ENDLESS_S = 5
 
 SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
-    "group.consumer.assignment.interval.ms": 1000,
     "group.min.session.timeout.ms": 1,
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 100,
@@ -53,6 +53,13 @@ SETTINGS: dict[str, object] = {
     "auto.leader.rebalance.enable": "false",
 }
 """Settings of both sides."""
+
+
+def settings_of(release: str | None) -> dict[str, object]:
+    """Return the settings of a release. Older ones than 4.3 list the interval between targets as an unknown config."""
+    has_interval = release is None or parse_release(release) >= Release(4, 3)
+    return SETTINGS | ({"group.consumer.assignment.interval.ms": 1_000} if has_interval else {})
+
 
 BROKERS, STOPPED_BROKER = 2, 2
 """All requests go to broker 1. The other one is stopped, after internal topics have got replicas on it. So their logs
@@ -181,7 +188,7 @@ class FakeSide:
 
     def __init__(self, run: str, release: str | None, topic_ids: Mapping[str, bytes] | None = None) -> None:
         self.clients = Clients(run)
-        self._harness = ClusterHarness({}, BROKERS, SETTINGS, release)
+        self._harness = ClusterHarness({}, BROKERS, settings_of(release), release)
         self._waiting: dict[Call, Sent] = {}
         self._numbers = itertools.count(1)
         self.next_ids: deque[bytes] = deque()

@@ -71,7 +71,7 @@ def listed_configs(release: Release) -> Mapping[str, BrokerConfig]:
 def known_configs(release: Release) -> Mapping[str, BrokerConfig]:
     """Return the broker configs that a release knows, including those that it lists only if they are set."""
     throttles = {name: BrokerConfig(key, PER_BROKER) for name, key in _DYNAMIC_ONLY.items()}
-    return {**throttles, **listed_configs(release)}
+    return {**listed_configs(release), **throttles}
 
 
 def config_of(release: Release, name: str) -> BrokerConfig | None:
