@@ -36,6 +36,7 @@ class BrokerNode:
         configs: The broker's dynamic configs, set by AlterConfigs.
         log_levels: Changed log levels; None for a logger whose level was removed. They end when the broker stops.
         registered: Whether the controller knows the broker; see UnregisterBroker.
+        registered_as_controller: Whether it knows the node as a controller; see UnregisterController.
         stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
         apis: The APIs by key, those that a proposal replaces included.
         rewrite: Its part in the proposal `rewrite`; None without the proposal.
@@ -55,6 +56,7 @@ class BrokerNode:
     configs: Mapping[str, str] = field(default_factory=dict)
     log_levels: Mapping[str, str | None] = field(default_factory=dict)
     registered: bool = True
+    registered_as_controller: bool = True
     stops: int = 0
     apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
     rewrite: "RewriteBroker | None" = None

@@ -195,6 +195,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     broker.log_levels, broker.registered = kept.log_levels, kept.registered
+    broker.registered_as_controller = kept.registered_as_controller
     return broker
 
 

@@ -125,6 +125,7 @@ APIS = (
     _api(72, "PushTelemetry", "0"),
     _api(74, "ListConfigResources", "0-1"),
     _api(75, "DescribeTopicPartitions", "0"),
+    _api(94, "UnregisterController", "0"),
 )
 
 API_BY_KEY = {api.key: api for api in APIS}

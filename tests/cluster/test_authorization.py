@@ -163,6 +163,7 @@ def test_messages_name_the_missing_permission(subtests: pytest.Subtests) -> None
         "ElectLeaders",
         "ListPartitionReassignments",
         "UnregisterBroker",
+        "UnregisterController",
         "UpdateFeatures",
     }
 

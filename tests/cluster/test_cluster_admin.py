@@ -1,4 +1,4 @@
-"""DescribeQuorum, UnregisterBroker and AlterReplicaLogDirs."""
+"""DescribeQuorum, UnregisterBroker, UnregisterController and AlterReplicaLogDirs."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from fakebroker.protocol.messages.alter_replica_log_dirs import (
 from fakebroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from fakebroker.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
 from fakebroker.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from fakebroker.protocol.messages.unregister_controller import UnregisterControllerRequest
 from fakebroker.protocol.types import ZERO_UUID
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
@@ -81,6 +82,26 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
 
 def unregister(harness: ClusterHarness, node_id: int) -> ErrorCode:
     return ErrorCode(harness.ask(UnregisterBrokerRequest(broker_id=node_id), 0).error_code)
+
+
+def test_controllers_are_unregistered_as_on_kafka() -> None:
+    harness = ClusterHarness(brokers=3)
+
+    def unregister_controller(node_id: int) -> tuple[ErrorCode, str]:
+        response = harness.ask(UnregisterControllerRequest(controller_id=node_id), 0)
+        return ErrorCode(response.error_code), response.error_message
+
+    active = ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+    assert unregister_controller(1) == active
+    assert unregister_controller(2) == unregister_controller(2) == (ErrorCode.NONE, "")
+    stop(harness, 3)
+    assert unregister_controller(3) == (ErrorCode.NONE, "")
+    unknown = ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID 3 is not currently registered."
+    assert unregister_controller(3) == unknown
+    assert unregister_controller(9)[0] == ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    start(harness, 3)
+    assert unregister_controller(3) == (ErrorCode.NONE, "")
+    assert registered(harness) == [1, 2, 3]
 
 
 def registered(harness: ClusterHarness) -> list[int]:

@@ -543,7 +543,7 @@ EVERY_API = (
     *("AlterPartitionReassignments", "ListPartitionReassignments", "ListConfigResources", "ApiVersions"),
     *("DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeUserScramCredentials", "AlterUserScramCredentials"),
     *("DescribeClientQuotas", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
-    *("DescribeDelegationToken", "UnregisterBroker", "SaslHandshake", "AlterReplicaLogDirs"),
+    *("DescribeDelegationToken", "UnregisterBroker", "UnregisterController", "SaslHandshake", "AlterReplicaLogDirs"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "ConsumerGroupHeartbeat"),
     *(*_TRANSACTION_APIS, "Produce", "Fetch", "WriteTxnMarkers", "AlterClientQuotas", "UpdateFeatures"),
     *("DescribeQuorum", "DescribeLogDirs", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry"),

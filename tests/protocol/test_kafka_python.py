@@ -17,7 +17,7 @@ MESSAGES = [
 """The messages that kafka-python has: all of Kafka except those of delegation tokens."""
 KAFKA_VERSIONS = [(cls, version) for cls, version in message_versions.KAFKA_VERSIONS if cls in MESSAGES]
 
-LACKS = ("ConsumerGroup", "UnregisterBroker", "GetTelemetrySubscriptions", "PushTelemetry")
+LACKS = ("ConsumerGroup", "UnregisterBroker", "UnregisterController", "GetTelemetrySubscriptions", "PushTelemetry")
 """APIs that kafka-python lacks; they are compared with kio."""
 
 COMPARED = [cls for cls in MESSAGES if not cls.__name__.startswith(LACKS)]

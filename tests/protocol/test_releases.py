@@ -108,7 +108,13 @@ def test_first_versions(subtests: pytest.Subtests) -> None:
 
 KRAFT_ONLY = {
     API_BY_NAME[name].key
-    for name in ("DescribeQuorum", "UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions")
+    for name in (
+        "DescribeQuorum",
+        "UnregisterBroker",
+        "ListConfigResources",
+        "DescribeTopicPartitions",
+        "UnregisterController",
+    )
 }
 """APIs that only KRaft brokers support."""
 

@@ -48,7 +48,7 @@ PROPOSED_VERSIONS = {
 KAFKA_VERSIONS = tuple(each for each in MESSAGE_VERSIONS if each not in PROPOSED_VERSIONS)
 """Every version of every request and response of Kafka."""
 
-NEW_IN_4_4 = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3}
+NEW_IN_4_4 = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3, "UnregisterController": 0}
 """Versions that no other codec in Python has yet. The random histories send them to Apache Kafka."""
 
 

@@ -345,6 +345,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "UnregisterBroker": (_place(_CLUSTER + _CONTROLLER + "BROKER_ID_NOT_REGISTERED"),),
+    "UnregisterController": (_place(_CLUSTER + _CONTROLLER + "CONTROLLER_ID_NOT_REGISTERED INVALID_REQUEST"),),
     "DescribeTransactions": (
         _place(
             _COORDINATOR + "TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTIONAL_ID_NOT_FOUND INVALID_REQUEST",

@@ -269,7 +269,7 @@ class Controller:
 
         Partitions that have elected another leader keep it. Reassignments that waited for this broker are completed.
         """
-        broker.up = broker.registered = True
+        broker.up = broker.registered = broker.registered_as_controller = True
         for partition in self.topics.led_by(NO_LEADER):
             if broker.node_id not in partition.replicas or broker.node_id in partition.copying:
                 continue

@@ -18,6 +18,7 @@ GUARDED = frozenset(
         *("AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "AlterUserScramCredentials"),
         *("CreateAcls", "CreatePartitions", "CreateTopics", "DeleteAcls", "DeleteRecords", "DeleteTopics"),
         *("ElectLeaders", "IncrementalAlterConfigs", "InitProducerId", "UnregisterBroker", "UpdateFeatures"),
+        "UnregisterController",
     )
 )
 """The APIs that change what is stored. Of Produce and of requests to coordinators, the append to the log fails instead;

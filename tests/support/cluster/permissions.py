@@ -400,6 +400,7 @@ ROWS: tuple[Row, ...] = (
     Row("DescribeQuorum", {}, (_need("DESCRIBE", CLUSTER),)),
     Row("UpdateFeatures", {}, (_need("ALTER", CLUSTER),)),
     Row("UnregisterBroker", {"broker_id": 1}, (_need("ALTER", CLUSTER),)),
+    Row("UnregisterController", {"controller_id": 1}, (_need("ALTER", CLUSTER),)),
 )
 
 LEFT_OUT = {"ListGroups": "groups", "ListTransactions": "transaction_states"}
