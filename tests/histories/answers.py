@@ -62,6 +62,9 @@ _KEYS = (
 )
 """Lists of items with such fields have no order: Kafka often returns them in the order of a hash table."""
 
+_OF_MEMBERS = ("group_instance_id", "instance_id", "client_id", "member_metadata")
+"""What tells members apart whose ids are not known."""
+
 _ASSIGNMENTS = ("assignment", "member_assignment")
 """Encoded by Kafka in the order of a hash table."""
 
@@ -220,13 +223,15 @@ class Pairs:
         parts = []
         for name in _KEYS:
             value = getattr(item, name, None)
-            if name in _IDS:
+            if name in _IDS and value not in (bytes(16), NO_TOPIC_ID):
                 kind = _IDS[name]
                 if side:
                     value = self._ours.get((kind, value), "")
                 elif (kind, value) not in self._theirs:
                     value = ""
             parts.append(str(value))
+        # Members whose ids no answer has told yet.
+        parts += (str(getattr(item, name, None)) for name in _OF_MEMBERS)
         return "|".join(parts)
 
     def _item(self, path: str, described: Field, ours: Any, theirs: Any) -> Iterator[Difference]:
