@@ -641,7 +641,9 @@ def histories(draw: Draw, release: Release, profile: str | None = None) -> Histo
             Step(client, "InitProducerId", 5, {"transactional_id": _id_of(client), "transaction_timeout_ms": 60_000})
             for client in draw(st.sampled_from((("A",), ("A", "B"))))
         ]
-    kinds = st.sampled_from(PROFILES[profile])
+    kinds = st.sampled_from(
+        [each for each in PROFILES[profile] if each not in API_BY_NAME or each in RELEASES[release]]
+    )
     for _ in range(draw(st.integers(2, MAX_STEPS))):
         kind = draw(kinds)
         steps += _transaction(draw, release) if kind == "transaction" else [_step(draw, release, kind)]
