@@ -16,7 +16,7 @@ ENDURANCE ?= 1800
 TARGETS ?=
 # How long `make histories` compares, and with which release.
 HISTORIES ?= 3600
-RELEASE ?= 4.2
+RELEASE ?= 4.4
 # The only release that `make conformance` compares, with the transcripts that take half a minute or less; and that
 # `make histories` compares for some seconds.
 CHECK ?=
@@ -50,10 +50,10 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 	$(BIN)/python -m tests.lab.rewrite
 	$(BIN)/python -m tests.documents.generated
 
-conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka (40 minutes; needs Java 17 and Maven), or with CHECK=4.2 in one minute
+conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka (40 minutes; needs Java 17 and Maven), or with CHECK=4.4 in one minute
 	$(BIN)/python -m tests.kafka.conformance $(if $(CHECK),--check $(CHECK))
 
-histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTORIES=3600; RELEASE=4.2; needs Java 17 and Maven)
+histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTORIES=3600; RELEASE=4.4; needs Java 17 and Maven)
 	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15 --seed 1,--release $(RELEASE) \
 		--seconds $(HISTORIES) --report scenarios/histories.md)
 

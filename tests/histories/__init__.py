@@ -8,7 +8,7 @@
 6. `run.py` is the command: it plays many histories at once, counts differences by kind (the field and the errors), and
    shortens the first history of each kind.
 
-    python -m tests.histories.run --release 4.2 --seconds 30 --seed 1
+    python -m tests.histories.run --release 4.4 --seconds 30 --seed 1
     python -m tests.histories.run --fake --seconds 10       without Kafka: no request may raise an error or hang
     python -m tests.histories.run --play FILE               a history as text, on Kafka and on the fake cluster
     python -m tests.histories.run --keep FILE               the same, and adds Kafka's answers to the file

@@ -1,6 +1,6 @@
 """Plays random histories for some time, and prints the differences by kind, each with a shrunk history.
 
-python -m tests.histories.run --release 4.2 --seconds 30 --seed 1
+python -m tests.histories.run --release 4.4 --seconds 30 --seed 1
 python -m tests.histories.run --fake --seconds 10
 python -m tests.histories.run --play FILE
 python -m tests.histories.run --keep FILE
@@ -273,7 +273,7 @@ def report(results: Results, release: str, seconds: float, seed: int) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories.run")
-    parser.add_argument("--release", default="4.2")
+    parser.add_argument("--release", default="4.4")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--seed", type=int, help="another one each time by default")
     parser.add_argument("--threads", type=int, default=12)

@@ -48,7 +48,8 @@ SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8, JAV
 def test_no_record_is_lost_doubled_or_torn(client: Client) -> None:
     seen: Counter[str] = Counter()
     for seed in cases(SAMPLES[client], soak=200):
-        with FakeCluster(seed=seed, api_versions=client.api_versions) as cluster:
+        as_version = "4.2" if seed % 2 else None
+        with FakeCluster(seed=seed, api_versions=client.api_versions, as_version=as_version) as cluster:
             loop = Loop(cluster, client, seed)
             with loop.described():
                 loop.run()

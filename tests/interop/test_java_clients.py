@@ -19,6 +19,7 @@ from tests.support.kafka_clients.java_client import (
     WordCount,
     produce,
 )
+from tests.support.soak import IS_SOAK, soak
 
 pytestmark = [
     pytest.mark.slow,
@@ -164,8 +165,11 @@ def test_kafka_streams_counts_words_and_resumes(fake_cluster: FakeCluster, tmp_p
     config={"group.consumer.heartbeat.interval.ms": 100, "group.consumer.assignment.interval.ms": 300},
     clock="real",
 )
-@pytest.mark.parametrize("release", ["4.3", "4.4"])
-def test_clients_of_newer_releases(fake_cluster: FakeCluster, start_member: StartMember, release: str) -> None:
+@soak
+@pytest.mark.parametrize("release", ["4.2", "4.3", "4.4"] if IS_SOAK else ["4.4"])
+def test_clients_and_brokers_of_several_releases(
+    fake_cluster: FakeCluster, start_member: StartMember, release: str
+) -> None:
     """Members of both protocols share partitions, one leaves, and a transaction commits offsets of a member."""
     servers = fake_cluster.bootstrap_servers
     with java_clients(release), ExitStack() as stack:

@@ -54,7 +54,7 @@ def test_console_producer_and_console_consumer(fake_cluster: FakeCluster) -> Non
 
     arguments = ("--topic", "orders", "--group", "console", "--from-beginning", "--max-messages", "3")
     printed = run(fake_cluster, "consumer.ConsoleConsumer", *arguments, "--formatter-property", "print.key=true")
-    assert sorted(rows(printed)[:3]) == [["a", "1"], ["b", "2"], ["c", "3"]]
+    assert sorted(row for row in rows(printed) if len(row) == 2) == [["a", "1"], ["b", "2"], ["c", "3"]]
     assert "Processed a total of 3 messages" in printed
     assert sum(committed(fake_cluster, "console").values()) == 3
     assert fake_cluster.group("console").state == "Empty"
@@ -96,7 +96,7 @@ def test_topics(fake_cluster: FakeCluster) -> None:
     assert "Created topic new." in run(fake_cluster, "TopicCommand", *create, "--config", "retention.ms=1000")
     run(fake_cluster, "TopicCommand", "--alter", "--topic", "new", "--partitions", "4")
     described = run(fake_cluster, "TopicCommand", "--describe", "--topic", "new")
-    assert "PartitionCount: 4\tReplicationFactor: 3\tConfigs: retention.ms=1000" in described
+    assert "PartitionCount: 4\tReplicationFactor: 3\tConfigs: min.insync.replicas=1,retention.ms=1000" in described
     leaders = [line.split("Leader: ")[1].split()[0] for line in described.splitlines()[1:]]
     assert leaders == [str(each.leader_id) for each in partitions(fake_cluster, "new")]
     run(fake_cluster, "TopicCommand", "--delete", "--topic", "new")
@@ -105,7 +105,7 @@ def test_topics(fake_cluster: FakeCluster) -> None:
 
 def test_configs(fake_cluster: FakeCluster) -> None:
     def configs(*arguments: str) -> str:
-        return run(fake_cluster, "kafka.admin.ConfigCommand", *arguments)
+        return run(fake_cluster, "ConfigCommand", *arguments)
 
     topic = ("--entity-type", "topics", "--entity-name", "orders")
     configs("--alter", *topic, "--add-config", "retention.ms=5000,cleanup.policy=compact")

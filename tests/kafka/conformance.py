@@ -1,7 +1,7 @@
 """Compares releases of Apache Kafka with the transcripts, and writes `scenarios/conformance.md`: `make conformance`.
 
 python -m tests.kafka.conformance                 all releases, all settings
-python -m tests.kafka.conformance --check 4.2     one release, transcripts that take up to half a minute
+python -m tests.kafka.conformance --check 4.4     one release, transcripts that take up to half a minute
 """
 
 import sys

@@ -25,7 +25,7 @@ from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
 
-NEWEST = "4.2"
+NEWEST = "4.4"
 
 
 def until(holds: Callable[[], bool], limit_s: float = 30) -> None:
@@ -56,7 +56,7 @@ def test_one_broker_with_settings_equals_transcripts() -> None:
             return await conform(kafka.bootstrap_servers, transcripts=selected(["matrix-sync-stable", "all-leave"]))
 
         found = trio.run(run)
-        assert (found.release, found.count()["same"]) == (Release(4, 2), 2), text(found)
+        assert (found.release, found.count()["same"]) == (Release(4, 4), 2), text(found)
         pid = kafka.brokers[1].pid
         folder = kafka.folder
     assert pid is not None

@@ -99,7 +99,7 @@ def test_errors_of_the_first_use_are_those_of_kafka(
         cluster = stack.enter_context(FakeCluster(BROKERS, first_use="kafka", clock="manual"))
         clients = {each.node_id: stack.enter_context(WireClient(each)) for each in cluster.brokers}
         expected = use(clients, lambda: cluster.advance(0.01))
-    with ApacheKafka("4.2", BROKERS) as kafka, ExitStack() as stack:
+    with ApacheKafka("4.4", BROKERS) as kafka, ExitStack() as stack:
         clients = {node_id: stack.enter_context(WireClient(each)) for node_id, each in kafka.brokers.items()}
         found = use(clients, lambda: time.sleep(0.001))
     # Kafka may pass a phase so fast that a request misses it. What it answers has to be in the same order.

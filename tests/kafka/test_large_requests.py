@@ -4,11 +4,16 @@ import pytest
 
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.support import large_requests
+from tests.support.soak import IS_SOAK, soak
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("release", "is_limited"), [("4.1", False), ("4.2", True), ("4.3", False), ("4.4", True)])
+LIMITED = {"4.1": False, "4.2": True, "4.3": False, "4.4": True}
+
+
+@soak
+@pytest.mark.parametrize(("release", "is_limited"), LIMITED.items() if IS_SOAK else [("4.4", True)])
 def test_limits_of_arrays_and_tagged_fields(release: str, is_limited: bool) -> None:
     frames = large_requests.requests()
     with ApacheKafka(release) as kafka:

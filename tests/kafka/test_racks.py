@@ -23,7 +23,7 @@ def test_a_fetch_session_with_referrals_is_that_of_kafka() -> None:
         assert racks.produce(client) == 0
         expected = racks.session(client)
     config = {**racks.SELECTOR, "min.insync.replicas": 2}
-    with ApacheKafka("4.2", 2, config, racks=racks.RACKS) as kafka, WireClient(kafka.brokers[1]) as client:
+    with ApacheKafka("4.4", 2, config, racks=racks.RACKS) as kafka, WireClient(kafka.brokers[1]) as client:
         racks.create_topic(client)
         deadline = time.monotonic() + TIMEOUT_S
         while racks.produce(client):

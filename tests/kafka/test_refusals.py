@@ -17,9 +17,10 @@ from fakebroker.protocol.schema import Message, Versions
 from fakebroker.security.acls import AclStore
 from tests.histories.answers import Pairs
 from tests.histories.sides import KafkaSide
-from tests.kafka.apache_kafka import ApacheKafka, KafkaBroker
+from tests.kafka.apache_kafka import RELEASES as COMPARED, ApacheKafka, KafkaBroker
 from tests.support.cluster.cluster_harness import ClusterHarness, carried
 from tests.support.cluster.permissions import ROWS, Row
+from tests.support.soak import IS_SOAK, soak
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 pytestmark = pytest.mark.slow
@@ -96,7 +97,8 @@ def differences(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs another loopback address")
-@pytest.mark.parametrize("of_release", ["4.0", "4.1", "4.2"])
+@soak
+@pytest.mark.parametrize("of_release", COMPARED if IS_SOAK else ["4.4"])
 def test_requests_without_permission(of_release: str) -> None:
     config = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -114,7 +116,8 @@ def test_requests_without_permission(of_release: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("of_release", ["4.0", "4.1", "4.2"])
+@soak
+@pytest.mark.parametrize("of_release", COMPARED if IS_SOAK else ["4.4"])
 def test_requests_without_coordinator(of_release: str) -> None:
     harness = ClusterHarness(config=MANY_REPLICAS, as_version=of_release)
     rows = [row for row in ROWS if row.api in COORDINATED and row.fields.get("transactional_id", "t")]

@@ -14,6 +14,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.topics import NO_LEADER, Partition
+from fakebroker.protocol.releases import Release
 from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, TRANSACTIONAL_ID, Application, Client
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S
 
@@ -105,7 +106,7 @@ class Failures:
             if stops_leader:
                 node_ids = [each.leader_id for each in self.output() if each.leader_id not in (NO_LEADER, call.node_id)]
                 if node_ids:
-                    self._stop(node_ids[0], elect=False)
+                    self._stop(node_ids[0], elect=self._must_elect)
             else:
                 self._held_markers.enter_context(self._cluster.hold_markers(TRANSACTIONAL_ID))
                 self._after_some_requests(self._held_markers.close)
@@ -118,8 +119,14 @@ class Failures:
 
         self._cluster.fail("EndTxn", before=before, then=then, nth=1)
 
+    @property
+    def _must_elect(self) -> bool:
+        """Whether markers for partitions without a leader are lost, as in Kafka 4.3: no application survives that."""
+        return self._cluster.cluster.brokers[1].release >= Release(4, 3)
+
     def _stop_broker(self) -> None:
         api, elects, node_id = self._random.choice(_APIS), self._random.random() < 0.5, self._random.choice([1, 2, 3])
+        elects = elects or self._must_elect
         self._at(api, f"broker {node_id} stops, elects={elects}", lambda: self._stop(node_id, elect=elects))
 
     def _abort_or_fence(self) -> None:

@@ -20,7 +20,7 @@ from tests.support import programs
 from tests.support.cached_folder import cached_folder
 from tests.support.kafka_clients.client import Record
 
-KAFKA = "4.2"
+KAFKA = "4.4"
 """The release of the Java clients and of Kafka's tools, unless a test chooses another one."""
 
 _RELEASE = ContextVar("release", default=KAFKA)
