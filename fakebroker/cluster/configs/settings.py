@@ -110,7 +110,7 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
     "group.consumer.assignment.interval.ms": ConfigKey(
-        _INT, 1000, 0, about="Time between two targets of a consumer group, since 4.3 (KIP-1263)."
+        _INT, 1000, 0, about="Least time between two target assignments of a consumer group, from 4.3 on (KIP-1263)."
     ),
     "group.consumer.assignors": ConfigKey(
         _LIST,
@@ -209,7 +209,10 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 50, 1, 10_000, about="Partitions of __consumer_offsets, unless it is created with another number."
     ),
     "offsets.topic.replication.factor": ConfigKey(
-        _SHORT, 3, 1, about="Replicas of __consumer_offsets; the default is at most one a broker."
+        _SHORT,
+        3,
+        1,
+        about="Replicas of __consumer_offsets. The default, but no set value, is at most the number of brokers.",
     ),
     "producer.id.expiration.ms": ConfigKey(
         _INT, 86_400_000, 1, about="How long the last sequence number of a producer is kept (KIP-854)."
@@ -254,7 +257,10 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 50, 1, 10_000, about="Partitions of __transaction_state, unless it is created with another number."
     ),
     "transaction.state.log.replication.factor": ConfigKey(
-        _SHORT, 3, 1, about="Replicas of __transaction_state; the default is at most one a broker."
+        _SHORT,
+        3,
+        1,
+        about="Replicas of __transaction_state. The default, but no set value, is at most the number of brokers.",
     ),
     "transactional.id.expiration.ms": ConfigKey(
         _INT, 604_800_000, 1, about="How long a transactional id without a transaction is kept."

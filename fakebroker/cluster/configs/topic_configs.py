@@ -78,7 +78,7 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
         _LARGEST_RECORD,
         1,
         _LARGEST_RECORD,
-        about="Largest record of a compressed batch; only in 4.2, and from 4.4 on.",
+        about="Largest record of a compressed batch, decompressed. In 4.2, and from 4.4 on.",
         broker_name="max.decompressed.message.bytes",
     ),
     "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
