@@ -35,7 +35,7 @@ _SIZE = struct.Struct(">i")
 _BASE64_UUID_LENGTH = 22
 _ANSWER_S = 15
 _APPLIED_S = 0.05
-"""After this time a broker has applied what the controller has decided."""
+"""After this time a broker has applied what the controller, or another thread, has decided."""
 _CONCURRENT_TRANSACTIONS = 51
 """InitProducerId returns it when it has begun to abort a transaction."""
 ENDLESS_S = 5
@@ -432,6 +432,8 @@ class KafkaSide:
                 self._wait_for_topics(sent)
             case "AlterConfigs" | "IncrementalAlterConfigs" | "AlterPartitionReassignments":
                 time.sleep(_APPLIED_S)
+            case "ConsumerGroupHeartbeat" if getattr(sent.request, "subscribed_topic_regex", None):
+                time.sleep(_APPLIED_S)  # Another thread resolves it.
 
     def _is_ending(self, name: str) -> bool:
         found = self.ask("DescribeTransactions", 0, {"transactional_ids": [name]})

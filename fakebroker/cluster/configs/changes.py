@@ -374,7 +374,11 @@ def _store(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:
     """Return the configs that a resource would have after a change."""
     configs = {} if change.replaces else dict(current)
-    for name, value, operation in change.changes:
+    changes = {each.name: each for each in change.changes}
+    is_of_broker = change.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    # The controller has them in a hash map, so that its order decides between errors.
+    for name in changes if is_of_broker else java_hash_map_order(changes):
+        _, value, operation = changes[name]
         match operation:
             case Operation.SET:
                 configs[name] = value or ""
@@ -403,7 +407,7 @@ def _changed_list(
         message = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
     items = items_of((key.default_text or "") if current is None else current, key.type)
-    operands = items_of(value, key.type)
+    operands = items_of(value, key.type) or [""]  # as Java splits an empty text
     if operation is Operation.SUBTRACT:
         return ",".join(item for item in items if item not in operands)
     return ",".join(dict.fromkeys([*items, *operands]))
