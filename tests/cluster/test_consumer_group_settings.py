@@ -206,6 +206,23 @@ def test_configs_of_groups(configs: dict[str, str], message: str | None) -> None
     assert found == message or (message is not None and message.endswith(": ") and (found or "").startswith(message))
 
 
+@pytest.mark.parametrize(("as_version", "timeout_ms"), [("4.2", 60_000), ("4.3", 50_000), (None, 50_000)])
+def test_stored_configs_outside_the_limits_have_the_nearest_value_since_4_3(
+    as_version: str | None, timeout_ms: int
+) -> None:
+    """The brokers were started again with a lower limit (KAFKA-20162). DescribeConfigs shows what is stored."""
+    config: dict[str, object] = {"group.consumer.max.session.timeout.ms": 50_000}
+    harness = ClusterHarness(config=config, as_version=as_version)
+    harness.cluster.resource_configs = {(ResourceType.GROUP, "g"): {"consumer.session.timeout.ms": "60000"}}
+    groups = harness.cluster.brokers[1].coordinator.groups.consumer
+    assert groups.session_timeout_ms("g") == timeout_ms
+    resource = DescribeConfigsResource(
+        resource_type=ResourceType.GROUP, resource_name="g", configuration_keys=["consumer.session.timeout.ms"]
+    )
+    (shown,) = harness.ask(DescribeConfigsRequest(resources=[resource]), 4).results[0].configs
+    assert (shown.value, shown.config_source) == ("60000", 8)
+
+
 def test_groups_have_the_brokers_values_until_their_own_are_set() -> None:
     keys = effective_group_configs(NEWEST, Config({"group.consumer.session.timeout.ms": 50_000}))
     assert keys["consumer.session.timeout.ms"].default == 50_000

@@ -7,6 +7,8 @@ import pytest
 
 from fakebroker.control import Client
 from fakebroker.control.client.client import GroupOptions
+from fakebroker.control.routes.views.group_rows import why_consumer_group
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
@@ -60,6 +62,17 @@ def test_lists_have_groups_of_both_types(control: ControlHarness, client: Client
         assert found["fakebroker_groups"][labeled(protocol="consumer", state="Reconciling")] == 1
         assert found["fakebroker_groups"][labeled(protocol="consumer", state="Assigning")] == 0
         assert found["fakebroker_members"] == {labeled(protocol="classic"): 1, labeled(protocol="consumer"): 4}
+
+
+def test_rows_say_that_targets_have_an_interval(control: ControlHarness, client: Client) -> None:
+    with reconciling(control.cluster) as (a, _):
+        a.leave()
+        group = next(iter(control.cluster.cluster.brokers[1].coordinator.groups.consumer))
+    texts = [why_consumer_group(group, GroupControls(), [], interval_ms) for interval_ms in (0, 1_500)]
+    assert texts == [
+        "the next heartbeat of a member runs the assignor",
+        "the first heartbeat 1.5 s after the last target runs the assignor",
+    ]
 
 
 def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client) -> None:

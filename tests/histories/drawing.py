@@ -131,6 +131,7 @@ _POOLS: Mapping[str, tuple[Any, ...]] = {
     "client_software_version": ("1", "", "1 2"),
     "response_partition_limit": (2_000, 1, 0, -1),
     "broker_id": (9, -1),
+    "controller_id": (1, 9, -1),
     "metadata": ("$topics:news", "$topics:news,sport", "x", ""),
     "assignment": ("$partitions:news-0", "x", ""),
     "replica_id": (-1,),

@@ -62,8 +62,10 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
     moments = without_zombies(core.history.of(group.group_id))
     if isinstance(group, ConsumerGroup):
         generation_id = group.group_epoch
-        protocol: str | None = core.brokers[coordinator].coordinator.groups.consumer.assignor_of(group)
-        reason = why_consumer_group(group, controls_of(core, group.group_id), moments)
+        groups = core.brokers[coordinator].coordinator.groups.consumer
+        protocol: str | None = groups.assignor_of(group)
+        interval_ms = groups.assignment_interval_ms(group.group_id)
+        reason = why_consumer_group(group, controls_of(core, group.group_id), moments, interval_ms)
         until_ms = blocked_until_ms(group)
     else:
         generation_id, protocol = group.generation_id, group.protocol_name
@@ -127,21 +129,28 @@ def why(group: Group, last: Moment | None) -> str:
     return cause
 
 
-def why_consumer_group(group: ConsumerGroup, controls: GroupControls, moments: Sequence[Moment]) -> str:
+def why_consumer_group(
+    group: ConsumerGroup, controls: GroupControls, moments: Sequence[Moment], interval_ms: int
+) -> str:
     """Return a short explanation: the cause of a consumer group's state, and the members that it waits for.
 
     Args:
         group: The group.
         controls: Its manual settings.
         moments: Its history, oldest first, as far as it is kept.
+        interval_ms: The time between two targets.
     """
     last = _last_transition(moments)
     names = member_names(group, _mentioned(last), moments)
     cause = with_names(last.cause, names) if last else ""
     after = f"; {cause}" if cause else ""
     if group.state is ConsumerGroupState.ASSIGNING:
-        is_held = ConsumerGroupState.ASSIGNING in controls.held_states
-        return f"{'the assignor is held' if is_held else 'the next heartbeat of a member runs the assignor'}{after}"
+        if ConsumerGroupState.ASSIGNING in controls.held_states:
+            return f"the assignor is held{after}"
+        which = "next heartbeat of a member"
+        if group.next_target_ms(interval_ms) > 0:
+            which = f"first heartbeat {interval_ms / 1000:g} s after the last target"
+        return f"the {which} runs the assignor{after}"
     if group.state is not ConsumerGroupState.RECONCILING:
         return cause
     members = blocking_members(group)
