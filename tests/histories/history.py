@@ -241,9 +241,9 @@ class Clients:
         return self.topic_ids.get(name, NO_TOPIC_ID) if name else bytes(16)
 
     def _former_id(self, name: str) -> bytes:
-        """Return the last id of a topic that is not its id any more."""
-        *_, found = (each for each, known in self.names.items() if known == name and each != self.topic_ids.get(name))
-        return found
+        """Return the last id of a topic that is not its id any more; without one, an id that no topic has."""
+        ids = [each for each, known in self.names.items() if known == name and each != self.topic_ids.get(name)]
+        return ids[-1] if ids else NO_TOPIC_ID
 
     def _reference(self, text: str) -> Any:
         kind, _, rest = text[1:].partition(":")
