@@ -129,7 +129,7 @@ def check_transcripts(installation: Installation) -> None:
         arguments = ["conform", "--bootstrap", cluster.bootstrap_servers, "--only", "matrix-sync-*"]
         status, out, error = installation.fakebroker(*arguments)
     assert (status, error) == (0, "")
-    assert out.endswith("Compared 4 of 4 transcripts with Kafka 4.2: 4 same, 0 explained, 0 differ.\n")
+    assert out.endswith("Compared 4 of 4 transcripts with Kafka 4.4: 4 same, 0 explained, 0 differ.\n")
 
 
 def check_missing_extras(installation: Installation) -> None:

@@ -109,6 +109,9 @@ def new_cluster() -> FakeCluster:
 
 async def check_recovery(api: str, fault: dict[str, Any]) -> None:
     # The request is not repeated after these faults: a second matching request would come late.
+    if api == "ApiVersions" and "garble_bytes" in fault:
+        # With few wrong bytes the list may decode, without JoinGroup: then no client can go on over this connection.
+        fault = {"garble_bytes": 100}
     times = 1 if {"delay_s", "twice", "throttle_time_ms"} & fault.keys() else 2
     async with new_cluster() as cluster, consumer(cluster, **settings_for(fault)) as reader:
         application = RetryingApplication(cluster, reader)

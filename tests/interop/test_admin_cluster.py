@@ -42,7 +42,7 @@ def limit(cluster: FakeCluster, client_id: str, key: str, value: float) -> None:
 def test_features_are_described_and_updated(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     before = admin.describe_features()
-    assert before["metadata.version"]["finalized"] == (29, 29)
+    assert before["metadata.version"]["finalized"] == (33, 33)
     assert before["group.version"]["supported"] == (0, 1)
 
     assert admin.update_features({"group.version": ("SAFE_DOWNGRADE", 0)}) == {"group.version": "OK"}

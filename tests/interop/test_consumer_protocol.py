@@ -97,7 +97,7 @@ def test_members_share_and_leave_and_offsets_resume(fake_cluster: FakeCluster, s
     assert values(read) == values(numbered(range(60)))
     first.commit()
     assert committed_total(fake_cluster, "g") == 60
-    assert fake_cluster.wait_for_state("g", "Stable", members=1).generation_id == 1
+    assert fake_cluster.wait_for_state("g", "Stable", members=1).generation_id == 2
     ((topic, partition), committed), *_ = fake_cluster.offsets("g").items()
     assert fake_cluster.wait_for_commit("g", f"{topic}-{partition}", at_least=committed.offset) == committed
 
