@@ -376,7 +376,6 @@ def test_append_and_subtract_require_a_list(subtests: pytest.Subtests) -> None:
         ((CLIENT_METRICS, ""), "metrics"),
         ((GROUP, "team"), "consumer.session.timeout.ms"),
         ((GROUP, ""), "consumer.session.timeout.ms"),
-        (BROKER_1, "log.retention.ms"),
     ]:
         for operation in [APPEND, SUBTRACT]:
             with subtests.test(resource=resource, name=name, operation=operation):
@@ -384,7 +383,15 @@ def test_append_and_subtract_require_a_list(subtests: pytest.Subtests) -> None:
                 assert error == ErrorCode.INVALID_CONFIG
                 assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
     for resource in [BROKER_1, CLUSTER]:
-        assert change(ClusterHarness(), resource, ("no.such", APPEND, "1")) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        refused = ErrorCode.INVALID_CONFIG, "Config value subtract is not allowed for config key: log.retention.ms"
+        assert change(ClusterHarness(), resource, ("log.retention.ms", SUBTRACT, "1")) == refused
+        unknown = "no.such", APPEND, "1"
+        assert change(ClusterHarness(), resource, unknown) == (
+            ErrorCode.INVALID_CONFIG,
+            "Unknown config name: no.such",
+        )
+        older = ClusterHarness(as_version="4.2")
+        assert change(older, resource, unknown) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ _POOLS: Mapping[str, tuple[Any, ...]] = {
     "count": (1, 2, 3, 4, 0, -1),
     "resource_type": (2, 2, 32, 4, 16, 8, 0, 99),
     "resource_types": (2, 32, 16, 0, 99),
-    "resource_name": ("%a", "%g", "%b", "news", "", "1", "9", "no/name"),
+    "resource_name": ("%a", "%g", "%b", "news", "", "1", "9", "%a/name"),
     "configuration_keys": (*_TOPIC_CONFIGS, *_GROUP_CONFIGS),
     "config_operation": (0, 1, 2, 3, 7),
     "value": _VALUES,

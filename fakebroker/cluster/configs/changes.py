@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from fakebroker.cluster.topics import Topic
 
 
+_BROKER_KNOWS_TYPES = Release(4, 3)
+"""From here on the broker refuses to append to an unknown config; before, it fails."""
+
+
 class ResourceType(IntEnum):
     """The supported types of resources (ConfigResource.Type)."""
 
@@ -281,7 +285,8 @@ def _checked_broker_configs(cluster: "Cluster", broker: BrokerNode, change: Reso
     if change.resource_name:
         require_own_name(broker, change.resource_name)
     known = {name: config.key for name, config in known_configs(broker.release).items()}
-    configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, known)
+    current = broker.configs if change.resource_name else cluster.broker_configs
+    configs = _changed(current, change, known, fails=broker.release < _BROKER_KNOWS_TYPES)
     fault = broker_configs_error(broker.release, configs, cluster_wide=not change.resource_name)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
@@ -371,8 +376,13 @@ def _store(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str
     cluster.resource_configs = {key: kept for key, kept in stored.items() if kept}
 
 
-def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """Return the configs that a resource would have after a change."""
+def _changed(
+    current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey], *, fails: bool = False
+) -> dict[str, str]:
+    """Return the configs that a resource would have after a change.
+
+    With `fails`, the broker fails if an item is appended to an unknown config.
+    """
     configs = {} if change.replaces else dict(current)
     changes = {each.name: each for each in change.changes}
     is_of_broker = change.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
@@ -385,8 +395,14 @@ def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[s
             case Operation.DELETE:
                 configs.pop(name, None)
             case Operation.APPEND | Operation.SUBTRACT:
-                if change.resource_type == ResourceType.BROKER and name not in keys:
-                    raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # as in Kafka, where the broker fails
+                if change.resource_type == ResourceType.BROKER and not _is_list(keys.get(name)):
+                    if fails and name not in keys:
+                        raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+                    verb = Operation(operation).name.lower()
+                    message = f"Config value {verb} is not allowed for config key: {name}"
+                    raise ConfigRefusedError(
+                        ErrorCode.INVALID_CONFIG, message if name in keys else f"Unknown config name: {name}"
+                    )
                 configs[name] = _changed_list(name, configs.get(name), Operation(operation), value or "", keys)
             case _:
                 message = f"Unknown operations type {operation}: expected {', '.join(map(str, map(int, Operation)))}"

@@ -470,6 +470,8 @@ def _check_epoch(batch: RecordBatch, producer: Producer) -> None:
 
 def _check_next(batch: RecordBatch, producer: Producer) -> None:
     """Check the sequence number of a new batch of a known producer."""
+    if producer.epoch < 0 <= batch.producer_epoch:
+        return  # as in Kafka, where a producer without epoch counts as one without batches
     is_same_epoch = batch.producer_epoch == producer.epoch
     expected = (producer.last_sequence + 1) % SEQUENCES if is_same_epoch else 0
     if batch.base_sequence != expected:
