@@ -448,7 +448,8 @@ class KafkaSide:
             each for each in getattr(response, "topics", getattr(response, "responses", ())) if not each.error_code
         ]
         if sent.step.api != "Metadata" and (succeeded or sent.step.api == "CreatePartitions"):
-            deadline = time.monotonic() + 1
+            # A busy broker may know a new topic seconds later. Other changes do not always show in the names.
+            deadline = time.monotonic() + (_ANSWER_S if sent.step.api == "CreateTopics" else 1)
             is_done = False
             while not is_done and time.monotonic() < deadline:
                 time.sleep(0.005)
