@@ -449,12 +449,12 @@ class KafkaSide:
         ]
         if sent.step.api != "Metadata" and (succeeded or sent.step.api == "CreatePartitions"):
             # A busy broker may know a new topic seconds later. Other changes do not always show in the names.
-            deadline = time.monotonic() + (_ANSWER_S if sent.step.api == "CreateTopics" else 1)
+            deadline = time.monotonic() + (5 if sent.step.api == "CreateTopics" else 1)
             is_done = False
             while not is_done and time.monotonic() < deadline:
                 time.sleep(0.005)
                 self.learn_topics()
-                changed = self.clients.topic_ids.keys() ^ before.keys()
+                changed = {name for name, _ in self.clients.topic_ids.items() ^ before.items()}
                 is_done = getattr(sent.request, "validate_only", False) or any(
                     each.name in changed for each in succeeded
                 )
