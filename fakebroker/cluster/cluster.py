@@ -75,11 +75,13 @@ KIP_854 = Release(3, 4)
 """The first release with `producer.id.expiration.ms`."""
 
 _GROUP_RESOURCE = 32
+"""The type of resources that are groups (`ResourceType.GROUP`, whose module uses this one)."""
+
 _REPLICATION_FACTORS = {
     OFFSETS_TOPIC: "offsets.topic.replication.factor",
     TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
 }
-"""The type of resources that are groups (`ResourceType.GROUP`, whose module uses this one)."""
+"""The settings for the replicas of internal topics."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
@@ -223,13 +225,7 @@ class Cluster:
             TRANSACTIONS_TOPIC: self.transactions.moves,
         }
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
-        self.first_use = FirstUse(
-            self.topics,
-            self.brokers,
-            moves,
-            self.auto_create_topic,
-            self.can_create,
-        )
+        self.first_use = FirstUse(self.topics, self.brokers, moves, self.auto_create_topic, self.can_create)
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}

@@ -36,9 +36,12 @@ from fakebroker.protocol.releases import Release
 from fakebroker.protocol.transaction_markers import encode_marker
 from fakebroker.topic_partition import TopicPartition
 
-_CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS, _FORGETS_MARKERS = Release(4, 0), Release(4, 2), Release(4, 3)
-_ROTATES_WHEN_FENCED = Release(4, 3)  # KAFKA-20090
+_CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
 """The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""
+
+_FORGETS_MARKERS = _ROTATES_WHEN_FENCED = Release(4, 3)
+"""The first release that ends transactions without markers for partitions without leaders, and that gives a fenced
+producer without an epoch left another producer id (KAFKA-20090)."""
 
 _FINAL_ERRORS = (
     ErrorCode.NONE,

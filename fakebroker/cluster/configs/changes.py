@@ -395,15 +395,13 @@ def _changed(
             case Operation.DELETE:
                 configs.pop(name, None)
             case Operation.APPEND | Operation.SUBTRACT:
-                if change.resource_type == ResourceType.BROKER and not _is_list(keys.get(name)):
-                    if fails and name not in keys:
+                key = keys.get(name)
+                if not _is_list(key):
+                    if fails and key is None:
                         raise ConfigRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
-                    verb = Operation(operation).name.lower()
-                    message = f"Config value {verb} is not allowed for config key: {name}"
-                    raise ConfigRefusedError(
-                        ErrorCode.INVALID_CONFIG, message if name in keys else f"Unknown config name: {name}"
-                    )
-                configs[name] = _changed_list(name, configs.get(name), Operation(operation), value or "", keys)
+                    message = _no_list(change.resource_type, name, Operation(operation), is_known=key is not None)
+                    raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
+                configs[name] = _changed_list(configs.get(name), Operation(operation), value or "", key)
             case _:
                 message = f"Unknown operations type {operation}: expected {', '.join(map(str, map(int, Operation)))}"
                 raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
@@ -414,14 +412,17 @@ def _is_list(key: ConfigKey | None) -> TypeGuard[ConfigKey]:
     return key is not None and key.type is ConfigType.LIST
 
 
-def _changed_list(
-    name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]
-) -> str:
+def _no_list(resource_type: int, name: str, operation: Operation, *, is_known: bool) -> str:
+    """Return why no item can be appended to a config, or removed: brokers have another text than the controller."""
+    if resource_type != ResourceType.BROKER:
+        return f"Can't {operation.name} to key {name} because its type is not LIST."
+    if not is_known:
+        return f"Unknown config name: {name}"
+    return f"Config value {operation.name.lower()} is not allowed for config key: {name}"
+
+
+def _changed_list(current: str | None, operation: Operation, value: str, key: ConfigKey) -> str:
     """Return a list config with items appended or removed; `current` is its value, None for the default."""
-    key = keys.get(name)
-    if not _is_list(key):
-        message = f"Can't {operation.name} to key {name} because its type is not LIST."
-        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
     items = items_of((key.default_text or "") if current is None else current, key.type)
     operands = items_of(value, key.type) or [""]  # as Java splits an empty text
     if operation is Operation.SUBTRACT:
