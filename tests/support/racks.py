@@ -1,5 +1,6 @@
 """A fetch session of a consumer whose leader refers it to the follower in its rack (KIP-392)."""
 
+from fakebroker import Broker, FakeCluster
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -14,7 +15,7 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceData,
 )
 from fakebroker.protocol.records import Record, encode_batch, split_batches
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, broker_of
 
 RACKS = ("a", "b")
 SELECTOR: dict[str, object] = {
@@ -83,3 +84,14 @@ def session(client: WireClient) -> list[Seen]:
     fetch("b")
     fetch("a")
     return seen
+
+
+def session_on_fake_cluster() -> list[Seen]:
+    """Return the session with a fake cluster."""
+    with (
+        FakeCluster([Broker(rack=each) for each in RACKS], config=SELECTOR) as cluster,
+        WireClient(broker_of(cluster, 1)) as client,
+    ):
+        create_topic(client)
+        assert produce(client) == 0
+        return session(client)

@@ -8,7 +8,7 @@ import msgspec
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.resolution import ConfigHolder, topic_config
 from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES
-from fakebroker.cluster.configs.topic_configs import topic_configs
+from fakebroker.cluster.configs.topic_configs import MAX_DECOMPRESSED, topic_configs
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.releases import Release
 
@@ -20,8 +20,6 @@ _COMPRESSION = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-
-_MAX_DECOMPRESSED = "max.decompressed.message.bytes"
 
 FOREVER_MS = 2**63 - 1
 """The value of limits of timestamps that allows all."""
@@ -123,8 +121,8 @@ def _resolved(cluster: ConfigHolder, broker: BrokerNode, topic: ConfiguredTopic)
         limits_bytes.append(int(text("retention.bytes")))
     return LogConfig(
         max_message_bytes=int(text("max.message.bytes")),
-        max_decompressed_bytes=int(text(_MAX_DECOMPRESSED))
-        if _MAX_DECOMPRESSED in topic_configs(broker.release)
+        max_decompressed_bytes=int(text(MAX_DECOMPRESSED))
+        if MAX_DECOMPRESSED in topic_configs(broker.release)
         else None,
         segment_bytes=int(text("segment.bytes")),
         keep_bytes=min((limit for limit in limits_bytes if limit >= 0), default=-1),

@@ -15,6 +15,7 @@ from fakebroker.protocol.releases import Release, has_patches_of_4_2
 
 _FOREVER = 2**63 - 1
 _LARGEST_RECORD = 2**31 - 9
+MAX_DECOMPRESSED = "max.decompressed.message.bytes"
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 _REPLICAS = r"\*|([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*"  # As in ThrottledReplicaListValidator.
@@ -73,13 +74,13 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
     "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
-    "max.decompressed.message.bytes": ConfigKey(
+    MAX_DECOMPRESSED: ConfigKey(
         _INT,
         _LARGEST_RECORD,
         1,
         _LARGEST_RECORD,
         about="Largest record of a compressed batch, decompressed. In 4.2, and from 4.4 on.",
-        broker_name="max.decompressed.message.bytes",
+        broker_name=MAX_DECOMPRESSED,
     ),
     "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
     "message.timestamp.after.max.ms": ConfigKey(
@@ -182,7 +183,6 @@ _SINCE = {
     "remote.storage.enable": Release(3, 6),
 }
 """The first releases with topic configs that 0.10.0 lacks. Source: generated/topic_config.html of each release."""
-_PATCHED = "max.decompressed.message.bytes"
 
 
 @cache
@@ -194,7 +194,7 @@ def topic_configs(release: Release) -> Mapping[str, ConfigKey]:
     return {
         name: key
         for name, key in sorted(keys.items())
-        if release >= _SINCE.get(name, release) and (name != _PATCHED or has_patches_of_4_2(release))
+        if release >= _SINCE.get(name, release) and (name != MAX_DECOMPRESSED or has_patches_of_4_2(release))
     }
 
 

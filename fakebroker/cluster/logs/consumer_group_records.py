@@ -1,10 +1,9 @@
 """Encodes and decodes the records of consumer groups, types 3 to 8 and 16 in `__consumer_offsets` (KIP-848).
 
-Source: `GroupCoordinatorRecordHelpers`, release 4.2.
+Source: `GroupCoordinatorRecordHelpers`, release 4.4.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, prefixed, version_of
@@ -19,7 +18,8 @@ from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 
 _VALUE_VERSION = 0
-KIP_1251 = Release(4, 3)
+_KIP_1251 = Release(4, 3)
+"""The first release that writes in which epoch a member got each partition."""
 
 
 class _Kind(NamedTuple):
@@ -51,8 +51,8 @@ def record_value(record: ConsumerGroupRecord, release: Release) -> bytes | None:
     """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if record.value is None:
         return None
-    if isinstance(record, records.CurrentAssignmentRecord):
-        return prefixed(_current(record.value, has_epochs=release >= KIP_1251), _VALUE_VERSION)
+    if isinstance(record, records.CurrentAssignmentRecord) and release < _KIP_1251:
+        return prefixed(_current(record.value, has_epochs=False), _VALUE_VERSION)
     return prefixed(_BY_RECORD[type(record)].to_message(record.value), _VALUE_VERSION)
 
 
@@ -135,7 +135,7 @@ def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> reco
     )
 
 
-def _current(value: records.CurrentAssignmentValue, *, has_epochs: bool) -> Message:
+def _current(value: records.CurrentAssignmentValue, *, has_epochs: bool = True) -> Message:
     def stored(partitions: Partitions) -> list[messages.StoredPartitionsWithEpochs]:
         return [
             messages.StoredPartitionsWithEpochs(
@@ -236,7 +236,7 @@ _KINDS = (
         records.CurrentAssignmentRecord,
         messages.ConsumerGroupCurrentMemberAssignmentKey,
         messages.ConsumerGroupCurrentMemberAssignmentValue,
-        partial(_current, has_epochs=True),
+        _current,
         _read_current,
     ),
     _Kind(
