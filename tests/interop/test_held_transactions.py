@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -26,6 +27,9 @@ def producer(fake_cluster: FakeCluster) -> Iterator[Producer]:
     producer.flush(10)
     yield producer
     producer.purge()
+    # pytest keeps the producer for longer than the cluster, and it would try to connect again.
+    with suppress(KafkaException):  # It may be fenced.
+        producer.close()
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1})

@@ -77,9 +77,10 @@ def test_producers_with_acks_all_get_not_enough_replicas(fake_cluster: FakeClust
         errors.append(error)
 
     for acks in ("all", "1"):
-        producer = Producer({"bootstrap.servers": servers, "acks": acks, "retries": 0})
-        producer.produce("t", b"confluent", on_delivery=report)
-        assert producer.flush(20) == 0
+        # Closed before the cluster is: the exception that is caught below keeps the producer.
+        with Producer({"bootstrap.servers": servers, "acks": acks, "retries": 0}) as producer:
+            producer.produce("t", b"confluent", on_delivery=report)
+            assert producer.flush(20) == 0
     refused, accepted = errors
     assert refused is not None
     assert (refused.code(), accepted) == (KafkaError.NOT_ENOUGH_REPLICAS, None)
