@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import new_acls
@@ -25,7 +25,7 @@ from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS, Top
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
+from fakebroker.cluster.faults.injection import ActiveFault, DelayedRequest, FaultInjector
 from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.first_use import FirstUse, FirstUseMode
@@ -36,6 +36,7 @@ from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.cluster.parked import Parked
 from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.replication.controller import Controller, LeaderBalance
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
@@ -60,6 +61,7 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import ChangedGroup, History, discard_change
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import ConfigError, DiskFullError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
@@ -145,6 +147,8 @@ class Cluster:
         group_moves: The moves of group coordinators.
         transactions: The transaction coordinators.
         first_use: The internal topics that have no coordinators yet.
+        timers: Everything that is due at a time by the brokers' clock; `Rank` has the order at equal times.
+        wire_timers: What is due by the clients' clock: Fetch requests, and the network's delays.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         append_failures: The appends to __consumer_offsets and __transaction_state that fail.
         placement: Chooses the brokers of new partitions.
@@ -190,6 +194,8 @@ class Cluster:
         self.listeners = listeners
         self.credentials = credentials or Credentials()
         self.now_ms = self.wire_ms = now_ms
+        self.timers: TimerQueue[Any] = TimerQueue()
+        self.wire_timers: TimerQueue[Any] = TimerQueue()
         self.journal = journal
         self.new_id = new_id
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
@@ -203,17 +209,23 @@ class Cluster:
         self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
-        self.purgatory = FetchPurgatory()
+        self.purgatory = FetchPurgatory(self.wire_timers, partial(fetch.answer_late, self))
         self.log_manager = LogManager(
             self.topics,
             self._leader_config,
             now_ms,
             config.number("log.retention.check.interval.ms"),
             lambda: self.dynamic_number(CLEANER_BACKOFF),
+            self.timers,
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.group_moves: CoordinatorMoves[Coordinator | RewriteBroker] = CoordinatorMoves(
-            self.brokers, self.topics.offsets_partition, lambda broker: broker.groups, _load_groups
+            self.brokers,
+            self.topics.offsets_partition,
+            lambda broker: broker.groups,
+            _load_groups,
+            self.timers,
+            number=1,
         )
         self.transactions = Transactions(
             self,
@@ -224,12 +236,18 @@ class Cluster:
             OFFSETS_TOPIC: self.group_moves,
             TRANSACTIONS_TOPIC: self.transactions.moves,
         }
-        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
-        self.first_use = FirstUse(self.topics, self.brokers, moves, self.auto_create_topic, self.can_create)
-        self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
+        self.controller = Controller(
+            self.brokers, self.topics, self.purgatory, copies, moves, self.timers, _leader_balance(config)
+        )
+        self.first_use = FirstUse(
+            self.topics, self.brokers, moves, self.auto_create_topic, self.can_create, self.timers
+        )
+        self.faults = FaultInjector(
+            self.brokers, self.topics, random, self.send, self.timers, self._handle_delayed_request
+        )
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
-        self.sync_delays = SyncDelays()
+        self.sync_delays = SyncDelays(self.timers, self.answer)
         self.quotas = Quotas()
         self.history = History()
         self.history.name_of = self.topics.past_or_present_name_of
@@ -260,6 +278,8 @@ class Cluster:
             partial(self._append, node_id),
             controls=self.group_controls,
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
+            queue=self.timers,
+            node_id=node_id,
         )
         sessions = FetchSessions(
             self.config.number("max.incremental.fetch.session.cache.slots"),
@@ -277,7 +297,7 @@ class Cluster:
         if emulated.supports_rewrite:
             if self.rewrite is None:
                 self.rewrite = self._new_rewrite_groups()
-            broker.rewrite = self.rewrite.new_broker(broker.coordinator)
+            broker.rewrite = self.rewrite.new_broker(broker.coordinator, self.timers, broker.node_id)
 
     def _new_rewrite_groups(self) -> "RewriteGroups":
         # Imported here because it takes 5 % of the start, and few clusters need it.
@@ -312,25 +332,25 @@ class Cluster:
     def _record_history(self, node_id: int, group: ChangedGroup, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
 
-    def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
-        """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
+    def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
+        """Write a coordinator's records to their partition of __consumer_offsets, before they take effect.
+
+        Returns:
+            NONE or the error for clients.
+        """
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
             if error := self._append_error(self.brokers[node_id], partition, records):
-                done(error)
-                return
+                return error
             try:
                 self.append_records(partition, records)
             except DiskFullError:
                 config = self.brokers[node_id].coordinator.config
-                done(client_error(ErrorCode.KAFKA_STORAGE_ERROR, records, config))
-                return
+                return client_error(ErrorCode.KAFKA_STORAGE_ERROR, records, config)
         elif isinstance(records[0], PendingOffsetRecord):
             # A zombie cannot store offsets in transactions, as in `Transactions`.
-            done(client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config))
-            return
-        # Otherwise the broker is a zombie, whose records are lost.
-        done(ErrorCode.NONE)
+            return client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config)
+        return ErrorCode.NONE  # Records of another zombie are lost.
 
     def _append_error(self, broker: BrokerNode, partition: Partition, records: Sequence[Record]) -> ErrorCode:
         """Return the error for clients if the log of an offsets partition refuses records, else NONE."""
@@ -704,26 +724,20 @@ class Cluster:
         if fault.then:
             self.faults.actions.add(fault.then, call, fault)
 
-    def _handle_delayed_requests(self, now_ms: float, wire_ms: float) -> None:
-        """Handle the requests whose delay is over, each at its time, after the timers that expire before."""
-        while (due_ms := self.faults.next_request()) is not None and due_ms <= now_ms:
-            # Not before the last request or tick: the time of a coordinator never goes back.
-            self._expire_timers(max(due_ms, self.now_ms), wire_ms)
-            due = self.faults.due_request(now_ms)
-            if due is None:
-                continue
-            self.wire_ms = wire_ms
-            call, fault, stops = due
-            if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
-                continue
-            try:
-                self._handle_with_fault(call, fault)
-                self.settle(self.now_ms)
-                self.faults.actions.run()
-            except Exception as error:  # A bug in a handler closes only the connection of the request.
-                call.closes_connection = True
-                self.answered.append(call)
-                self.faults.actions.log(f"delayed {call!r}", error)
+    def _handle_delayed_request(self, late: DelayedRequest, now_ms: float) -> None:
+        """Handle a request whose delay is over, unless its broker has stopped meanwhile."""
+        call, fault, stops = late
+        if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
+            return
+        self.settle(now_ms)  # What timers have completed before comes first.
+        try:
+            self._handle_with_fault(call, fault)
+            self.settle(self.now_ms)
+            self.faults.actions.run()
+        except Exception as error:  # A bug in a handler closes only the connection of the request.
+            call.closes_connection = True
+            self.answered.append(call)
+            self.faults.actions.log(f"delayed {call!r}", error)
 
     def continue_request(self, now_ms: float, wire_ms: float) -> None:
         """Handle the next part of the first of the `unfinished` requests; see `handle` for the times."""
@@ -771,58 +785,47 @@ class Cluster:
             wire_ms: The clients' time in milliseconds, by which Fetch requests wait, if it differs.
         """
         wire_ms = now_ms if wire_ms is None else wire_ms
-        if self.faults.next_request() is not None:
-            self._handle_delayed_requests(now_ms, wire_ms)
-        self._expire_timers(now_ms, wire_ms)
+        # A request that a fault delays is handled at its time, as if the clock had stopped there. But not before the
+        # last request or tick: the time of a coordinator never goes back.
+        while (late_ms := self.faults.next_request()) <= now_ms:
+            self._run_timers(max(late_ms, self.now_ms), wire_ms)
+        self._run_timers(now_ms, wire_ms)
 
-    def _expire_timers(self, now_ms: float, wire_ms: float) -> None:
-        self.now_ms = now_ms
-        if self.first_use.due_ms:
-            self.first_use.tick(now_ms)
-        self.controller.tick(now_ms)
-        for broker in self.brokers.values():
-            broker.coordinator.tick(now_ms)
-        if self.rewrite is not None:
-            self.rewrite.tick(now_ms)
-        self.transactions.tick(now_ms)
-        # After the timers of groups, because sessions restart when their coordinator moves.
-        self.controller.balance_leaders(now_ms)
-        for call, response in self.sync_delays.due(now_ms):
-            self.answer(call, response, now_ms)
-        self.faults.tick(now_ms)
-        self.log_manager.tick(now_ms)
-        fetch.expire(self, now_ms, wire_ms)
+    def _run_timers(self, now_ms: float, wire_ms: float) -> None:
+        self.now_ms, self.wire_ms = now_ms, wire_ms
+        if self.transactions.waiting:
+            self.transactions.schedule_retry(now_ms)  # What the markers wait for may have changed.
+        self.timers.run(now_ms)
+        self.wire_timers.run(wire_ms)
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
         """Return a time, by the brokers' clock, before which `tick` has nothing to do; None if no timer is pending.
 
-        Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
+        What is due by the clients' clock has its own queue, `wire_timers`.
         """
-        deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines.append(self.transactions.next_deadline())
-        if self.rewrite is not None:
-            deadlines.append(self.rewrite.next_deadline())
-        deadlines += (self.first_use.next_deadline(), self.controller.next_deadline(), self.sync_delays.next_deadline())
-        deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
-        return min([deadline for deadline in deadlines if deadline is not None], default=None)
+        return self.timers.next_deadline()
 
     def settle(self, now_ms: float) -> None:
-        """Send the responses to parked joins and syncs that coordinators have completed.
+        """Send the responses to requests that coordinators had parked, and have completed.
 
         `tick` calls this, and `handle` after a request that has completed any at its broker. A handler that changes
         other coordinators calls it itself.
         """
         for broker in self.brokers.values():
-            answers = broker.coordinator.answers
-            if answers:
-                broker.coordinator.answers = []
+            coordinator, transactions = broker.coordinator, broker.transaction_coordinator
+            if coordinator.answers:
+                answers, coordinator.answers = coordinator.answers, []
                 for token, result in answers:
                     # Handlers pass the call as the token of the join or sync.
                     assert isinstance(token, Call)
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+            if transactions.answers:
+                released, transactions.answers = transactions.answers, []
+                for parked, outcome in released:
+                    cast(Parked, parked).released(outcome)
 
 
 def _partition_for(internal_topic: Topic, key: str) -> Partition:

@@ -3,13 +3,15 @@
 The Fetch handler reads the logs and answers the requests.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.logs.fetch_sessions import FetchContext
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
 
 PartitionKey = tuple[bytes, int]
 
@@ -50,12 +52,17 @@ class FetchPurgatory:
 
     Requests for the same partition, or with the same deadline, are completed in the order in which they were added. All
     times are the clients' time (`Cluster.wire_ms`).
+
+    Args:
+        queue: The timers of the cluster by the clients' clock.
+        answer: Called with a request whose deadline has passed, and that is not in the purgatory any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: TimerQueue[Any], answer: Callable[[DelayedFetch], None]) -> None:
         self._by_peer: dict[Peer, DelayedFetch] = {}
         self._by_partition: dict[PartitionKey, dict[DelayedFetch, None]] = {}
-        self._timers: TimerQueue[DelayedFetch] = TimerQueue()
+        self._answer = answer
+        self._timers = queue.service(Rank.FETCHES, self._expire)
 
     def __len__(self) -> int:
         return len(self._by_peer)
@@ -103,13 +110,6 @@ class FetchPurgatory:
         for delayed in self._by_partition.get(_key(partition), {}):
             self._timers.schedule(delayed, 0.0)
 
-    def expired(self, now_ms: float) -> list[DelayedFetch]:
-        """Remove and return the requests whose deadline has passed."""
-        due = [delayed for delayed, _ in self._timers.expired(now_ms)]
-        for delayed in due:
-            self.remove(delayed)
-        return due
-
-    def next_deadline(self) -> float | None:
-        """Return the earliest deadline, by the clients' time; None if there is no request."""
-        return self._timers.next_deadline()
+    def _expire(self, delayed: DelayedFetch, due_ms: float, wire_ms: float) -> None:
+        self.remove(delayed)
+        self._answer(delayed)

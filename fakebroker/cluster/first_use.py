@@ -14,6 +14,7 @@ from typing import Any, Literal
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import NO_LEADER, Topic, Topics
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue
 
 FirstUseMode = Literal["ready", "kafka"]
 """What clients notice of the first use: nothing, or what they notice of Kafka."""
@@ -40,6 +41,7 @@ class FirstUse:
         moves: The moves of coordinators, by the names of their internal topics.
         create: Creates an internal topic.
         can_create: Returns whether there are as many brokers as an internal topic needs.
+        queue: The timers of the cluster.
 
     Attributes:
         mode: What clients notice, from the next `begin` on.
@@ -54,12 +56,18 @@ class FirstUse:
         moves: Mapping[str, CoordinatorMoves[Any]],
         create: Callable[[str], Topic],
         can_create: Callable[[str], bool],
+        queue: TimerQueue[Any],
     ) -> None:
         self.mode: FirstUseMode = "ready"
         self.due_ms: dict[str, float] = {}
         self._topics, self._brokers, self._moves = topics, brokers, moves
         self._create, self._can_create = create, can_create
         self._producer_ids_ms: dict[int, float] = {}
+        self._timer = TimedValue("first use of internal topics")
+        self._timers = queue.service(Rank.FIRST_USE, self._take_steps)
+
+    def _schedule(self) -> None:
+        self._timers.set(self._timer, min(self.due_ms.values(), default=inf))
 
     def begin(self, now_ms: float) -> None:
         """Begin with the topics that exist: they have coordinators, others do not."""
@@ -69,6 +77,7 @@ class FirstUse:
             moves.is_started = True
             if name not in self._topics and (self.mode == "kafka" or not self._can_create(name)):
                 self._wait(name, inf, now_ms)
+        self._schedule()
 
     def exists(self, name: str, now_ms: float) -> bool:
         """Return whether an internal topic exists, for a client that needs it. If not, it will be created."""
@@ -80,12 +89,14 @@ class FirstUse:
             self.finish(name, now_ms)
             return True
         self.due_ms[name] = min(self.due_ms[name], now_ms + CREATION_MS)
+        self._schedule()
         return False
 
     def created(self, name: str, now_ms: float) -> None:
         """Note that an internal topic was created, whose leaders coordinate it, and that they may have to wait."""
         if name in self.due_ms and self.mode == "ready":
             del self.due_ms[name]
+            self._schedule()
             self._moves[name].is_started = True
         elif name in self.due_ms:
             self._wait(name, now_ms + ELECTION_MS, now_ms)
@@ -108,23 +119,20 @@ class FirstUse:
         """Return whether a broker has producer ids, for a client that needs one. If not, it gets some."""
         return self.mode == "ready" or self._producer_ids_ms.setdefault(node_id, now_ms + PRODUCER_IDS_MS) <= now_ms
 
-    def tick(self, now_ms: float) -> None:
-        """Take the steps that are due, each at its time. The next tick of the controller ends loads that are due."""
-        for name, due_ms in list(self.due_ms.items()):
-            if due_ms <= now_ms and name not in self._topics:
+    def _take_steps(self, timer: object, due_ms: float, now_ms: float) -> None:
+        """Take the steps that are due, each at its time. The controller ends loads that are due then."""
+        for name, at_ms in list(self.due_ms.items()):
+            if at_ms <= now_ms and name not in self._topics:
                 self._create(name)
-                self._wait(name, due_ms + ELECTION_MS, now_ms)
+                self._wait(name, at_ms + ELECTION_MS, now_ms)
             if self.due_ms[name] <= now_ms:
                 self._load(name, self.due_ms[name] + LOADING_MS)
-
-    def next_deadline(self) -> float | None:
-        """Return when the next step is due; None if there is none before a request."""
-        due_ms = min(self.due_ms.values(), default=inf)
-        return None if due_ms == inf else due_ms
+        self._schedule()
 
     def _wait(self, name: str, due_ms: float, now_ms: float) -> None:
         """Let no broker coordinate a topic until its next step."""
         self.due_ms[name] = due_ms
+        self._schedule()
         moves = self._moves[name]
         moves.is_started = False
         for broker in self._brokers.values():
@@ -133,6 +141,7 @@ class FirstUse:
     def _load(self, name: str, until_ms: float) -> None:
         """Let the leaders of a topic load its partitions, and then coordinate them."""
         del self.due_ms[name]
+        self._schedule()
         topic, moves = self._topics.get(name), self._moves[name]
         assert topic is not None
         moves.is_started = True

@@ -167,8 +167,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.faults.active.clear()
     cluster.append_failures.active.clear()
     for broker in cluster.brokers.values():
-        groups = list(broker.coordinator.groups)
-        for index in dict.fromkeys(group.partition for group in groups):
+        for index in list(broker.coordinator.led_indexes()):
             broker.coordinator.resign(index, now_ms)
         cluster.transactions.moves.resign_all(broker, now_ms)
     if cluster.rewrite is not None:
@@ -182,7 +181,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     for moves in cluster.controller.moves.values():
         moves.clear()
-    cluster.controller.balance_due_ms = None
+    cluster.controller.forget_balance()
     cluster.controller.copies.clear()
 
 

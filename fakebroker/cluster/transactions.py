@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
@@ -23,7 +23,7 @@ from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
 from fakebroker.coordinator.group.records import TransactionEnd
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerEntry, TimerQueue, Timers
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
@@ -58,6 +58,7 @@ class CoordinatedCluster(ConfigHolder, Protocol):
     topics: Topics
     features: Features
     log_manager: LogManager
+    timers: TimerQueue[Any]
     append_failures: AppendFailures
     now_ms: float
 
@@ -74,7 +75,7 @@ class CoordinatedCluster(ConfigHolder, Protocol):
 
 
 class Attempt(TimerEntry, Protocol):
-    """Something that is tried again later, such as the verification of a Produce request."""
+    """A Produce that asks a transaction coordinator again later."""
 
     def attempt(self, due_ms: float) -> None:
         """Try again. `due_ms` is the time for which this was scheduled."""
@@ -90,15 +91,15 @@ class WaitingMarker:
     """A marker that its partition cannot take yet.
 
     Attributes:
+        coordinator: The coordinator that has sent it.
         markers: The marker, with the other markers of its transaction.
         place: The topic and the index of the partition.
-        done: See `SendMarkers`.
         retry_ms: When to try again at the earliest, in milliseconds; 0 at the next change.
     """
 
+    coordinator: TransactionCoordinator
     markers: Markers
     place: TopicPartition
-    done: Callable[[TopicPartition, ErrorCode, float], None]
     retry_ms: float = 0.0
 
 
@@ -138,7 +139,8 @@ class Transactions:
         held_markers: The markers that are held: transactional ids with a partition, or with None for all partitions.
         moves: The moves of the coordinators with the leaders of `__transaction_state`.
         waiting: The markers that wait for their partitions, in the order in which they were sent.
-        is_used: Whether `__transaction_state` exists. Otherwise the coordinators have no timers.
+        verifications: The Produce requests that ask a coordinator again.
+        is_used: Whether `__transaction_state` exists.
     """
 
     def __init__(
@@ -151,10 +153,19 @@ class Transactions:
         self.holds: dict[str, dict[TransactionState, None]] = {}
         self.held_markers: dict[tuple[str, TopicPartition | None], None] = {}
         self.waiting: list[WaitingMarker] = []
-        self._repeated: TimerQueue[Attempt] = TimerQueue()
+        self._retry_timer = TimedValue("markers")
+        self._retries: Timers[TimedValue[str]] = cluster.timers.service(Rank.MARKERS, self._retry)
+        self.verifications: Timers[Attempt] = cluster.timers.service(
+            Rank.VERIFICATIONS, lambda attempt, due_ms, now_ms: attempt.attempt(due_ms)
+        )
         self.is_used = False
         self.moves = CoordinatorMoves(
-            cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
+            cluster.brokers,
+            self._partition,
+            lambda broker: broker.transaction_coordinator,
+            _load,
+            cluster.timers,
+            number=2,
         )
 
     # Coordinators
@@ -162,15 +173,18 @@ class Transactions:
     def new_coordinator(self, node_id: int, release: Release) -> TransactionCoordinator:
         """Return the coordinator of a new broker."""
         cluster = self._cluster
-        return TransactionCoordinator(
+        coordinator = TransactionCoordinator(
             self.config_for(release),
             cluster.new_producer_id,
-            self._send,
+            lambda markers: self._send(coordinator, markers),
             partial(self._append, node_id),
             cluster.now_ms,
             partial(self._record_history, node_id),
             self.holds,
+            cluster.timers,
+            node_id,
         )
+        return coordinator
 
     def _record_history(
         self, node_id: int, transaction: Transaction, state_from: str, state_to: str, cause: str, now_ms: float
@@ -190,7 +204,7 @@ class Transactions:
     def configure(self) -> None:
         """Give all coordinators the current settings: feature levels and the number of partitions may have changed."""
         for broker in self._cluster.brokers.values():
-            broker.transaction_coordinator.config = self.config_for(broker.release)
+            broker.transaction_coordinator.configure(self.config_for(broker.release))
 
     def lead(self, topic: Topic) -> None:
         """Make the leaders of the new topic `__transaction_state` the coordinators of its partitions, without ids."""
@@ -205,6 +219,7 @@ class Transactions:
     def load(self) -> None:
         """Load all partitions into the coordinators of their leaders, at once, after a restore."""
         self.waiting.clear()
+        self._schedule_next_retry()
         self.configure()
         topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
         self.is_used = topic is not None
@@ -236,100 +251,78 @@ class Transactions:
         assert topic is not None, f"{TRANSACTIONS_TOPIC} does not exist"
         return topic.partitions[index]
 
-    def _append(
-        self, node_id: int, index: int, records: Sequence[TransactionRecord], done: Callable[[ErrorCode], None]
-    ) -> None:
-        """Write a coordinator's records to their partition, before they take effect."""
+    def _append(self, node_id: int, index: int, records: Sequence[TransactionRecord]) -> ErrorCode:
+        """Write a coordinator's records to their partition, before they take effect. Return NONE or the error."""
         cluster, partition = self._cluster, self._partition(index)
-        if partition.leader_id == node_id:
-            if not cluster.has_enough_replicas(
-                partition, log_config(cluster, cluster.brokers[node_id], partition.topic)
-            ):
-                done(ErrorCode.NOT_ENOUGH_REPLICAS)
-                return
-            failure = cluster.append_failures.pick(partition.topic.name, index)
-            if failure is not None:
-                failure.hits += 1
-                done(failure.error)
-                return
-            size_bytes = partition.log.size_bytes
-            level = cluster.features.level(TRANSACTION_VERSION)
-            try:
-                append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
-            except DiskFullError:
-                done(ErrorCode.KAFKA_STORAGE_ERROR)
-                return
-            self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
-            done(ErrorCode.NONE)
-        else:
+        if partition.leader_id != node_id:
             # The broker is a zombie: the replicas that would have to store the record follow another leader. If it had
             # success, a producer could believe that its transaction, which the new coordinator aborts, is committed.
-            done(ErrorCode.REQUEST_TIMED_OUT)
+            return ErrorCode.REQUEST_TIMED_OUT
+        if not cluster.has_enough_replicas(partition, log_config(cluster, cluster.brokers[node_id], partition.topic)):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        failure = cluster.append_failures.pick(partition.topic.name, index)
+        if failure is not None:
+            failure.hits += 1
+            return failure.error
+        size_bytes = partition.log.size_bytes
+        level = cluster.features.level(TRANSACTION_VERSION)
+        try:
+            append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
+        except DiskFullError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
+        return ErrorCode.NONE
 
     def store(self, transactional_id: str, value: TransactionValue) -> ErrorCode:
         """Write the record of a new transactional id, which has a coordinator; return the error of the log, or NONE."""
-        partition, results = self.partition_of(transactional_id), list[ErrorCode]()
+        partition = self.partition_of(transactional_id)
         assert partition is not None
-        record = TransactionRecord(transactional_id, value)
-        self._append(partition.leader_id, partition.index, [record], results.append)
-        return results[0]
+        return self._append(partition.leader_id, partition.index, [TransactionRecord(transactional_id, value)])
 
     # Time
 
-    def tick(self, now_ms: float) -> None:
-        """Run the timers that are due in all coordinators, and write waiting markers."""
-        if not self.is_used:
-            return
-        for broker in self._cluster.brokers.values():
-            broker.transaction_coordinator.tick(now_ms)
-        if self.waiting:
-            self.retry()
-        for each, due_ms in self._repeated.expired(now_ms):
-            each.attempt(due_ms)
-
-    def repeat(self, attempt: Attempt, due_ms: float) -> None:
-        """Schedule another attempt."""
-        self._repeated.schedule(attempt, due_ms)
-
     def give_up(self) -> None:
-        """End all attempts that are scheduled, for a reset."""
-        for each, _ in self._repeated.expired(inf):
+        """End all requests that would ask a coordinator again, for a reset."""
+        for each, _ in list(self.verifications):
+            self.verifications.cancel(each)
             each.give_up()
 
-    def next_deadline(self) -> float | None:
-        """Return when the next timer of a coordinator is due; None without timers."""
-        if not self.is_used:
-            return None
-        found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
-        found.append(self.next_attempt())
-        return min([each for each in found if each is not None], default=None)
-
     def next_attempt(self) -> float | None:
-        """Return when something is tried again next: a marker, or what `repeat` was given; None if nothing is."""
-        found = [each.retry_ms for each in self.waiting if each.retry_ms]
-        if (repeated_ms := self._repeated.next_deadline()) is not None:
-            found.append(repeated_ms)
+        """Return when something is tried again next: a marker, or the verification of a Produce; None if nothing is."""
+        found = [due_ms for _, due_ms in (*self._retries, *self.verifications)]
         return min(found, default=None)
 
     # Markers
 
-    def _send(self, markers: Markers, done: Callable[[TopicPartition, ErrorCode, float], None]) -> None:
+    def _send(self, coordinator: TransactionCoordinator, markers: Markers) -> None:
         for place in markers.partitions:
-            self._write_or_wait(WaitingMarker(markers, place, done))
+            self._write_or_wait(WaitingMarker(coordinator, markers, place))
+
+    def _retry(self, timer: object, due_ms: float, now_ms: float) -> None:
+        self.retry()
 
     def retry(self) -> None:
-        """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
+        """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators.
+
+        Called when something that they wait for may have changed, and again `RETRY_MS` after a failure that ends
+        without an event.
+        """
         waiting, self.waiting = self.waiting, []
         blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
             if each.place in blocked or each.retry_ms > self._cluster.now_ms:
                 self.waiting.append(each)
-            elif self._is_awaited(each) and not self._write_or_wait(each):
+            elif each.coordinator.awaits(each.markers) and not self._write_or_wait(each):
                 blocked.add(each.place)
+        self._schedule_next_retry()
 
-    def _is_awaited(self, marker: WaitingMarker) -> bool:
-        """Return whether the coordinator of a marker still waits for it."""
-        return any(broker.transaction_coordinator.awaits(marker.markers) for broker in self._cluster.brokers.values())
+    def schedule_retry(self, now_ms: float) -> None:
+        """Write the waiting markers when the timers run next, because what they wait for may have changed."""
+        self._retries.schedule(self._retry_timer, now_ms)
+
+    def _schedule_next_retry(self) -> None:
+        retries_ms = [each.retry_ms for each in self.waiting if each.retry_ms]
+        self._retries.set(self._retry_timer, min(retries_ms, default=inf))
 
     def is_marker_held(self, transactional_id: str, place: TopicPartition) -> bool:
         """Return whether the marker of a transaction for a partition is held."""
@@ -346,8 +339,9 @@ class Transactions:
             is_retried = not is_held and has_failures
             marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
+            self._retries.schedule(self._retry_timer, marker.retry_ms or inf)
             return is_held
-        marker.done(marker.place, result, self._cluster.now_ms)
+        marker.coordinator.marker_written(marker.markers, marker.place, result, self._cluster.now_ms)
         return True
 
     def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
@@ -394,10 +388,7 @@ class Transactions:
             return error
         if is_of_groups:
             end = TransactionEnd(markers.producer_id, markers.epoch, markers.is_commit, markers.coordinator_epoch)
-            errors: list[ErrorCode] = []
-            leader.coordinator.offsets.end_transaction(partition.index, end, errors.append)
-            error = errors[0] if errors else ErrorCode.REQUEST_TIMED_OUT
-            if error:
+            if error := leader.coordinator.offsets.end_transaction(partition.index, end):
                 return error
         else:
             try:

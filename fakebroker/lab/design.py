@@ -201,6 +201,13 @@ class CoordinatorPort(Protocol):
         They are not if this broker no longer leads the partition. A broker that stops before `done` loses them.
         """
 
+    def store(self, partition: int, records: Records) -> None:
+        """Append records to an offsets partition, for a coordinator that does not wait for them.
+
+        The replies to members of the partition's groups are held until the records are stored. If this broker no longer
+        leads the partition then, or has stopped, the replies are dropped.
+        """
+
     def access(self, operation: Callable[[Registry[Any]], T], done: Callable[[T], None]) -> None:
         """Run an operation on the registry; `done` is called with its result after a round trip."""
 

@@ -23,7 +23,7 @@ from fakebroker.cluster.commands.environment import no_tls_error
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, Timers
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError, TransportError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.clock import Clock
@@ -110,7 +110,7 @@ class Reactor:
         self._storage_error: DataDirectoryError | None = None
         self.max_unsent_bytes = max_unsent_bytes
         self._tls_listeners = tls_listeners
-        self.network_faults = NetworkFaults()
+        self.network_faults = NetworkFaults(cluster.wire_timers, self._perform)
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
         self.observers: list[Callable[[], None]] = []
@@ -120,16 +120,22 @@ class Reactor:
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number(MAX_REQUEST_BYTES)
         self._max_queued = cluster.config.number(QUEUED_MAX_REQUESTS)
-        self._limits = ConnectionLimits(cluster)
+        self._limits = ConnectionLimits(cluster, self._close_idle)
         self._incomplete = IncompleteRequests(
-            partial_frame_timeout_ms, cluster.config.number(QUEUED_MAX_BYTES), self._set_interest
+            partial_frame_timeout_ms,
+            cluster.config.number(QUEUED_MAX_BYTES),
+            self._set_interest,
+            cluster.wire_timers,
+            self.close,
         )
         self._authenticator = Authenticator(cluster, self)
-        self._acceptor = Acceptor(self._poller, self._limits, self._max_request_bytes)
+        self._acceptor = Acceptor(self._poller, self._limits, self._max_request_bytes, cluster.wire_timers)
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
         # Connections that quotas mute or close, with the responses that are delayed, by the brokers' time.
-        self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
+        self._muted: Timers[TimedValue[tuple[Connection, Call | None]]] = cluster.timers.service(
+            Rank.QUOTAS, self._unmute
+        )
         self._sleep = trio.CancelScope()
         cluster.faults.actions.log = _log_error
         cluster.part_bytes = PART_BYTES
@@ -186,18 +192,11 @@ class Reactor:
         return result
 
     def _seconds_to_sleep(self) -> float:
-        """Return the real seconds until the next deadline of a broker, a delayed fetch, or a connection."""
-        waits = [self.clock.seconds_until(self.cluster.next_deadline())]
-        waits.append(self.clock.seconds_until(self._muted.next_deadline()))
-        waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
-        waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
-        connections_ms = min(self._limits.next_check_ms, self._acceptor.retry_ms)
-        if self._incomplete.deadlines:
-            connections_ms = min(connections_ms, next(iter(self._incomplete.deadlines.values())))
-        waits.append(self.wire_clock.seconds_until(connections_ms))
+        """Return the real seconds until something is due, by either clock."""
+        wait_s = self.wire_clock.seconds_until(self.cluster.wire_timers.next_deadline())
         if self._persistence is not None:
-            waits.append(self.wire_clock.seconds_until(self._persistence.next_sync_ms))
-        return min(waits)
+            wait_s = min(wait_s, self.wire_clock.seconds_until(self._persistence.next_sync_ms))
+        return min(wait_s, self.clock.seconds_until(self.cluster.timers.next_deadline()))
 
     def _turn(self) -> None:
         """Handle ready sockets, at most `MAX_TURNS` times, and what is due."""
@@ -218,33 +217,22 @@ class Reactor:
             self._tick()
 
     def _tick(self) -> None:
-        """Handle what is due: timers of the cluster, delayed actions, incomplete frames."""
+        """Handle what is due: timers of the cluster and of connections, by either clock."""
         now_ms = self.wire_clock.now_ms()
         self.cluster.tick(self.clock.now_ms(), now_ms)
-        for delayed in self.network_faults.due(now_ms):
-            self._perform(delayed)
-        for timer, _ in self._muted.expired(self.clock.now_ms()):
-            self._unmute(*timer.value)
         self._deliver()
         self._flush()
         if self._persistence is not None:
             self._persistence.sync(now_ms)
-        self._check_connections(now_ms)
+        if self.cluster.has_new_broker_configs:
+            self._apply_broker_configs()
         if self.watchers:
             self._call_watchers()
 
-    def _check_connections(self, now_ms: float) -> None:
-        """Close connections that are idle or have not completed a request, and accept those that have waited."""
-        if self.cluster.has_new_broker_configs:
-            self._apply_broker_configs()
-        for connection, why in self._incomplete.expired(now_ms):
-            self.close(connection, why)
-        if self._limits.next_check_ms <= now_ms:
-            for connection in self._limits.idle(self.connections.values(), now_ms):
-                logger.info("%r closed: idle (connections.max.idle.ms)", connection)  # as in Kafka: no warning
-                self.close(connection)
-        if self._acceptor.retry_ms <= now_ms:
-            self._acceptor.resume()
+    def _close_idle(self, now_ms: float) -> None:
+        for connection in self._limits.idle(self.connections.values(), now_ms):
+            logger.info("%r closed: idle (connections.max.idle.ms)", connection)  # as in Kafka: no warning
+            self.close(connection)
 
     def _perform(self, delayed: DelayedAction) -> None:
         """Perform a delayed action of the network faults."""
@@ -486,7 +474,8 @@ class Reactor:
         timer = TimedValue((connection, call if is_delayed else None))
         self._muted.schedule(timer, self.clock.now_ms() + call.throttle_ms)
 
-    def _unmute(self, connection: Connection, delayed: Call | None) -> None:
+    def _unmute(self, timer: TimedValue[tuple[Connection, Call | None]], due_ms: float, now_ms: float) -> None:
+        connection, delayed = timer.value
         if connection.is_closed:
             return
         if connection.pending is Blocked.HANGING_UP:

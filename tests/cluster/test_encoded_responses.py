@@ -76,11 +76,8 @@ def cluster_with_offsets(seed: int) -> ClusterHarness:
         coordinator = cluster.coordinator_of(group_id)
         assert coordinator is not None
         offsets = [OffsetToCommit(topic="news", partition=index, offset=9) for index in (0, 3)]
-        committed: list[list[ErrorCode]] = []
-        coordinator.coordinator.offsets.commit_pending(
-            group_id, -1, "", None, 1, 0, offsets, harness.now_ms, committed.append
-        )
-        assert committed == [[ErrorCode.NONE, ErrorCode.NONE]]
+        errors = coordinator.coordinator.offsets.commit_pending(group_id, -1, "", None, 1, 0, offsets, harness.now_ms)
+        assert errors == [ErrorCode.NONE, ErrorCode.NONE]
     for index in range(5):
         match (seed >> (3 * index)) % 8:
             case 0:

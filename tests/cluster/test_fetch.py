@@ -225,7 +225,7 @@ def test_a_fetch_waits_for_an_append(subtests: pytest.Subtests) -> None:
             call = park(harness, partition_request(), version=version)
             append(harness, ONE)
             assert offsets(partitions(response(call))[0].records) == [0]
-            assert harness.cluster.purgatory.next_deadline() is None
+            assert harness.cluster.wire_timers.next_deadline() is None
 
 
 def test_a_fetch_waits_no_longer_than_max_wait_ms(subtests: pytest.Subtests) -> None:
@@ -233,13 +233,13 @@ def test_a_fetch_waits_no_longer_than_max_wait_ms(subtests: pytest.Subtests) -> 
         with subtests.test(version=version):
             harness = ClusterHarness()
             call = park(harness, partition_request(), version=version)
-            assert harness.cluster.purgatory.next_deadline() == harness.now_ms + 500
+            assert harness.cluster.wire_timers.next_deadline() == harness.now_ms + 500
             harness.advance(499)
             assert call.response is None
             harness.advance(1)
             (partition,) = partitions(response(call))
             assert (partition.error_code, partition.records) == (ErrorCode.NONE, b"")
-            assert harness.cluster.purgatory.next_deadline() is None
+            assert harness.cluster.wire_timers.next_deadline() is None
 
 
 def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:
@@ -326,7 +326,7 @@ def test_deleting_the_topic_completes_a_waiting_fetch() -> None:
     harness = ClusterHarness()
     call = park(harness, partition_request(), version=18)
     harness.cluster.delete_topic(harness.topic())
-    assert (harness.cluster.purgatory.next_deadline() or 0) <= harness.now_ms
+    assert (harness.cluster.wire_timers.next_deadline() or 0) <= harness.now_ms
     harness.advance(0)
     (found,) = partitions(response(call))
     # The name of its topic was found before.
@@ -339,4 +339,4 @@ def test_answered_fetches_leave_no_timers() -> None:
         call = park(harness, partition_request(offset=offset), max_wait_ms=2**31 - 1)
         append(harness, ONE)
         assert response(call)
-    assert len(harness.cluster.purgatory._timers._heap) < 100
+    assert len(harness.cluster.wire_timers._heap) < 100

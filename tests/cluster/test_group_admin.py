@@ -13,7 +13,6 @@ from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release
 from tests.support.cluster.cluster_harness import NOT_REQUESTED, versions
 from tests.support.cluster.group_admin_harness import BEFORE_4_0, NONE, GroupAdminHarness
-from tests.support.coordinator.coordinator_harness import result_of
 
 RELEASES = (BEFORE_4_0, Release(4, 0))
 COORDINATOR_ERRORS = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -210,7 +209,7 @@ def test_each_broker_lists_the_groups_that_it_coordinates(subtests: pytest.Subte
     for group_id, node_id in coordinators.items():
         commit = groups.cluster.brokers[node_id].coordinator.offsets.commit
         offset = OffsetToCommit(topic="news", partition=0, offset=5)
-        assert result_of(commit, group_id, -1, "", None, [offset], groups.cluster_harness.now_ms) == [NONE]
+        assert commit(group_id, -1, "", None, [offset], groups.cluster_harness.now_ms) == [NONE]
     for version in versions("ListGroups"):
         for broker in (1, 2):
             with subtests.test(version=version, broker=broker):

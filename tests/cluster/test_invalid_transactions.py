@@ -7,7 +7,7 @@ import pytest
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition
 from fakebroker.cluster.transactions import Transactions
-from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.coordinator.runtime.timer_queue import Rank
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -317,19 +317,19 @@ def test_ticks_with_10_000_open_transactions_do_only_what_is_due(monkeypatch: py
         lab.init(name=name, timeout_ms=60_000 if number % 100 else 15_000)
         lab.add(P0, name=name, producer_id=lab.coordinator.transaction(name).value.producer_id)  # type: ignore[union-attr]
     expired: list[str] = []
-    expire = TransactionCoordinator._expire
+    expire = lab.coordinator._expire
 
-    def count(coordinator: TransactionCoordinator, transaction: Any, now_ms: float) -> None:
+    def count(transaction: Any, due_ms: float, now_ms: float) -> None:
         expired.append(transaction.transactional_id)
-        expire(coordinator, transaction, now_ms)
+        expire(transaction, due_ms, now_ms)
 
-    monkeypatch.setattr(TransactionCoordinator, "_expire", count)
+    lab.coordinator.queue.service(Rank.TRANSACTIONS, count)
     records = len(lab.log)
     for second in range(20):
         lab.now_ms = 1_000.0 * second
-        lab.coordinator.tick(lab.now_ms)
+        lab.coordinator.queue.run(lab.now_ms)
     assert (expired, len(lab.log)) == ([], records)
-    heap = lab.coordinator._timers._heap
+    heap = lab.coordinator.queue._heap
     assert len(heap) <= 2 * MANY + 64, "expected one timer for each id, and few outdated ones"
     lab.advance(30)
     assert len(expired) == MANY // 100
@@ -345,17 +345,14 @@ def test_each_tick_tries_one_of_many_waiting_markers(monkeypatch: pytest.MonkeyP
     node_id = client.coordinator()
     cluster = client.harness.cluster
     coordinator = cluster.brokers[node_id].transaction_coordinator
-    results: list[Any] = []
     for number in range(500):
         name = f"id-{number}"
-        coordinator.init_producer_id(name, 60_000, -1, -1, client.harness.now_ms, results.append)
+        coordinator.init_producer_id(name, 60_000, -1, -1, client.harness.now_ms)
         if (found := coordinator.transaction(name)) is None:
             continue  # it has another coordinator
         producer = found.value.producer_id, found.value.epoch
-        coordinator.add_partitions(name, *producer, [place], client.harness.now_ms, results.append)
-        coordinator.end(
-            name, *producer, is_commit=True, raises_epoch=False, now_ms=client.harness.now_ms, done=results.append
-        )
+        coordinator.add_partitions(name, *producer, [place], client.harness.now_ms)
+        coordinator.end(name, *producer, is_commit=True, raises_epoch=False, now_ms=client.harness.now_ms)
     waiting = len(cluster.transactions.waiting)
     assert waiting > 100
     tried: list[Any] = []

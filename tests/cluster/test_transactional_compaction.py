@@ -330,7 +330,7 @@ def test_a_marker_schedules_the_next_compaction() -> None:
     written.write(1, "a=2")
     cluster.log_manager.schedule(harness.now_ms)
     harness.advance(15_000)
-    assert (contents(log), cluster.log_manager.next_deadline()) == (["0:a=1", "1:a=2"], None)
+    assert (contents(log), cluster.next_deadline()) == (["0:a=1", "1:a=2"], None)
     markers = Markers("payments", 1, 0, True, 0, 0, (("news", 0),))
     assert cluster.transactions.write(markers, ("news", 0)) is ErrorCode.NONE
     harness.advance(15_000)

@@ -9,6 +9,7 @@ from fakebroker.cluster import snapshot
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
+from fakebroker.coordinator.transaction.states import ONGOING
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.messages.add_partitions_to_txn import (
@@ -403,10 +404,8 @@ def test_a_higher_epoch_starts_the_order_anew() -> None:
 # Verifications that are overtaken by a marker
 
 
-def test_a_marker_ends_the_verifications_that_have_begun(
-    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The append to __transaction_state is slow, and meanwhile an admin aborts the transaction in the partition."""
+def test_a_marker_ends_the_verifications_that_have_begun(subtests: pytest.Subtests) -> None:
+    """The record of the transaction is held, and meanwhile an admin aborts the transaction in the partition."""
     for epoch, as_version, is_repeated, expected in (
         (1, "4.2", False, ("INVALID_PRODUCER_EPOCH", -1)),
         (1, "4.1", False, ("INVALID_TXN_STATE", -1)),
@@ -418,16 +417,16 @@ def test_a_marker_ends_the_verifications_that_have_begun(
         with subtests.test(epoch=epoch, as_version=as_version, is_repeated=is_repeated):
             client = started(as_version=as_version)
             log = client.harness.partition().log
-            coordinator = client.harness.cluster.brokers[1].transaction_coordinator
-            held: list[tuple[Any, ...]] = []
-            monkeypatch.setattr(coordinator, "_append", lambda *arguments, held=held: held.append(arguments))
+            cluster = client.harness.cluster
+            cluster.transactions.holds[ID] = {ONGOING: None}
             call = send(client, [(0, records(client))])
             assert results(call) == []
             log.append(encode_marker(client.producer_id, epoch, is_commit=False, coordinator_epoch=0, now_ms=NOW_MS), 0)
             if is_repeated:
                 send(client, [(0, records(client))])
-            ((_, _, done),) = held
-            done(ErrorCode.NONE)
+            cluster.transactions.holds.clear()
+            cluster.brokers[1].transaction_coordinator.release(ID, NOW_MS)
+            cluster.settle(NOW_MS)
             assert results(call) == [expected]
 
 

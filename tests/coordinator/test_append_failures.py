@@ -12,7 +12,6 @@ from tests.support.coordinator.coordinator_harness import (
     SESSION_MS,
     CoordinatorHarness,
     protocols,
-    result_of,
 )
 from tests.support.coordinator.group_contents import contents
 from tests.support.subtests import subtest_for_each
@@ -101,7 +100,7 @@ def test_new_rebalance_starts_if_the_assignment_cannot_be_stored(error: ErrorCod
 def test_group_becomes_empty_even_if_that_cannot_be_stored(error: ErrorCode) -> None:
     harness = CoordinatorHarness()
     (member_id,) = harness.create_stable_group(1)
-    leave = partial(result_of, harness.coordinator.leave_group, "g", [(member_id, None)], harness.now_ms)
+    leave = partial(harness.coordinator.leave_group, "g", [(member_id, None)], harness.now_ms)
     assert with_failing_appends(harness, error, leave) == (error, [])
     assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
     assert harness.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -141,9 +140,7 @@ def test_failed_append_rejects_all_partitions_of_a_commit(error: ErrorCode, has_
     before = contents(harness.group()) if has_group else None
     harness.advance(1)
     offsets = [OffsetToCommit(topic="t", partition=index, offset=9, metadata="m" * 4096 * index) for index in range(3)]
-    commit = partial(
-        result_of, harness.coordinator.offsets.commit, "g", generation_id, member_id, None, offsets, harness.now_ms
-    )
+    commit = partial(harness.coordinator.offsets.commit, "g", generation_id, member_id, None, offsets, harness.now_ms)
     assert with_failing_appends(harness, error, commit) == [error] * 3
     assert harness.committed() == (3 if has_group else None)
     if has_group:
@@ -169,16 +166,16 @@ def test_failed_append_rejects_deletions(error: ErrorCode) -> None:
         harness.commit(topic=topic)
     before = contents(harness.group())
     coordinator = harness.coordinator
-    assert with_failing_appends(
-        harness, error, lambda: result_of(coordinator.offsets.delete, "g", [("t", 0), ("x", 0)])
-    ) == (error, [])
-    assert with_failing_appends(harness, error, lambda: result_of(coordinator.offsets.delete, "g", [("x", 0)])) == (
+    assert with_failing_appends(harness, error, lambda: coordinator.offsets.delete("g", [("t", 0), ("x", 0)])) == (
+        error,
+        [],
+    )
+    assert with_failing_appends(harness, error, lambda: coordinator.offsets.delete("g", [("x", 0)])) == (
         NONE,
         [NONE],
     )
-    assert (
-        with_failing_appends(harness, error, lambda: result_of(coordinator.delete_group, "g", harness.now_ms)) is error
-    )
+    delete = partial(coordinator.delete_groups, ["g"], harness.now_ms)
+    assert with_failing_appends(harness, error, delete) == {"g": error}
     with_failing_appends(harness, error, lambda: coordinator.offsets.delete_topic("t"))
     assert contents(harness.group()) == before
 
@@ -190,7 +187,7 @@ def test_groups_of_one_partition_are_deleted_together_or_not_at_all(error: Error
     for group_id in ("g", "h"):
         harness.commit(group_id=group_id)
     harness.create_stable_group(1, group_id="busy")
-    delete = partial(result_of, harness.coordinator.delete_groups, ["g", "busy", "h", "absent"], harness.now_ms)
+    delete = partial(harness.coordinator.delete_groups, ["g", "busy", "h", "absent"], harness.now_ms)
     assert with_failing_appends(harness, error, delete) == dict.fromkeys(["g", "busy", "h", "absent"], error)
     batches = len(harness.batches)
     assert delete() == {
@@ -207,12 +204,8 @@ def test_groups_of_other_partitions_are_deleted_if_one_append_fails() -> None:
     harness = CoordinatorHarness()
     for group_id in "gh":
         harness.commit(group_id=group_id)
-    append = harness._append
-    refused = harness.group().partition
-    harness.coordinator._runtime._append = lambda partition, records, done: (
-        done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
-    )
-    results = result_of(harness.coordinator.delete_groups, ["g", "h"], harness.now_ms)
+    harness.refused_partition = harness.group().partition
+    results = harness.coordinator.delete_groups(["g", "h"], harness.now_ms)
     assert results == {"g": ErrorCode.NOT_COORDINATOR, "h": NONE}
 
 
@@ -221,8 +214,8 @@ def test_before_kip_848_groups_are_deleted_and_created_in_spite_of_the_error(err
     harness = CoordinatorHarness(is_before_kip_848=True)
     assert with_failing_appends(harness, error, harness.commit) is error
     assert harness.state() == "Empty"
-    delete = partial(result_of, harness.coordinator.delete_group, "g", harness.now_ms)
-    assert with_failing_appends(harness, error, delete) is NONE
+    delete = partial(harness.coordinator.delete_groups, ["g"], harness.now_ms)
+    assert with_failing_appends(harness, error, delete) == {"g": NONE}
     assert harness.state() == "-"
 
 
@@ -238,10 +231,6 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_partitions_whose_append_succe
     harness = CoordinatorHarness()
     for group_id in "gh":
         harness.commit(group_id=group_id)
-    append = harness._append
-    refused = harness.group().partition
-    harness.coordinator._runtime._append = lambda partition, records, done: (
-        done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
-    )
+    harness.refused_partition = harness.group().partition
     harness.coordinator.offsets.delete_topic("t")
     assert (harness.committed(group_id="g"), harness.committed(group_id="h")) == (1, None)

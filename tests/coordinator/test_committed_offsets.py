@@ -3,7 +3,7 @@
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.errors import ErrorCode
-from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, result_of
+from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness
 from tests.support.subtests import subtest_for_each
 
 NONE = ErrorCode.NONE
@@ -71,7 +71,7 @@ def test_rejected_partition_does_not_affect_the_other_partitions_of_a_commit() -
         OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
         OffsetToCommit(topic="u", partition=0, offset=3),
     ]
-    errors = result_of(harness.coordinator.offsets.commit, "g", -1, "", None, offsets, harness.now_ms)
+    errors = harness.coordinator.offsets.commit("g", -1, "", None, offsets, harness.now_ms)
     assert errors == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     assert fetch_all(harness) == [("t", 0, 1), ("u", 0, 3)]
 
@@ -79,7 +79,7 @@ def test_rejected_partition_does_not_affect_the_other_partitions_of_a_commit() -
 def test_error_of_the_request_is_repeated_for_each_partition() -> None:
     harness = CoordinatorHarness()
     offsets = [OffsetToCommit(topic="t", partition=partition, offset=1) for partition in range(2)]
-    errors = result_of(harness.coordinator.offsets.commit, "g", 1, "x", None, offsets, harness.now_ms)
+    errors = harness.coordinator.offsets.commit("g", 1, "x", None, offsets, harness.now_ms)
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
@@ -97,8 +97,8 @@ def test_empty_group_id_is_legal_for_offsets_only() -> None:
     assert harness.committed(group_id="") == 1
     for error in (harness.heartbeat("x", 0, group_id=""), harness.join(group_id="").error):
         assert error is ErrorCode.INVALID_GROUP_ID
-    assert result_of(harness.coordinator.leave_group, "", [], harness.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
-    assert result_of(harness.coordinator.offsets.delete, "", [])[0] is ErrorCode.INVALID_GROUP_ID
+    assert harness.coordinator.leave_group("", [], harness.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
+    assert harness.coordinator.offsets.delete("", [])[0] is ErrorCode.INVALID_GROUP_ID
     assert harness.delete_group("") is NONE
 
 
@@ -125,7 +125,7 @@ def test_offset_delete_rejects_subscribed_topics() -> None:
         harness.commit(topic=topic)
     harness.create_stable_group()
     partitions = [("t", 0), ("u", 0), ("u", 5)]
-    error, errors = result_of(harness.coordinator.offsets.delete, "g", partitions)
+    error, errors = harness.coordinator.offsets.delete("g", partitions)
     assert (error, errors) == (NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE, NONE])
     assert fetch_all(harness) == [("t", 0, 1)]
 
@@ -148,4 +148,4 @@ def test_offsets_and_pending_ids_are_deleted_with_their_group() -> None:
     assert harness.committed() is None
     assert harness.join(pending_id).error is ErrorCode.UNKNOWN_MEMBER_ID
     harness.advance(1_000_000)
-    assert harness.coordinator.next_deadline() is None
+    assert harness.coordinator.queue.next_deadline() is None

@@ -16,7 +16,6 @@ from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,
     SentRequest,
     protocols,
-    result_of,
 )
 from tests.support.subtests import subtest_for_each
 
@@ -273,7 +272,7 @@ def sync(harness: CoordinatorHarness, group_id: str) -> SyncResult:
 
 def commit(harness: CoordinatorHarness, group_id: str, generation_id: int) -> list[ErrorCode]:
     offsets = [OffsetToCommit(topic="t", partition=index, offset=1) for index in range(2)]
-    return result_of(harness.coordinator.offsets.commit, group_id, generation_id, "", None, offsets, harness.now_ms)
+    return harness.coordinator.offsets.commit(group_id, generation_id, "", None, offsets, harness.now_ms)
 
 
 Send = Callable[[CoordinatorHarness, str], object]
@@ -286,15 +285,15 @@ REQUESTS: dict[str, tuple[Send, Callable[[ErrorCode], object]]] = {
     "SyncGroup": (sync, lambda error: SyncResult(error)),
     "Heartbeat": (lambda h, g: h.heartbeat("m", 1, group_id=g), lambda error: NONE if error is LOADING else error),
     "LeaveGroup": (
-        lambda h, g: result_of(h.coordinator.leave_group, g, [("m", None)], h.now_ms),
+        lambda h, g: h.coordinator.leave_group(g, [("m", None)], h.now_ms),
         lambda error: (error, []),
     ),
     "OffsetCommit": (lambda h, g: commit(h, g, -1), lambda error: [error] * 2),
     "OffsetCommit of a member": (lambda h, g: commit(h, g, 1), lambda error: [error] * 2),
     "OffsetFetch": (lambda h, g: h.coordinator.offsets.fetch(g, [("t", 0)]), lambda error: (error, [])),
     "OffsetFetch of all": (lambda h, g: h.coordinator.offsets.fetch(g, None), lambda error: (error, [])),
-    "OffsetDelete": (lambda h, g: result_of(h.coordinator.offsets.delete, g, [("t", 0)]), lambda error: (error, [])),
-    "DeleteGroups": (lambda h, g: result_of(h.coordinator.delete_group, g, h.now_ms), lambda error: error),
+    "OffsetDelete": (lambda h, g: h.coordinator.offsets.delete(g, [("t", 0)]), lambda error: (error, [])),
+    "DeleteGroups": (lambda h, g: h.coordinator.delete_groups([g], h.now_ms)[g], lambda error: error),
     "other requests": (lambda h, g: h.coordinator.error_for(g), lambda error: error),
 }
 
@@ -355,8 +354,8 @@ def test_faults_of_the_request_are_reported_before_loading() -> None:
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     assert join(harness, "").error is sync(harness, "").error is harness.heartbeat("m", 1, group_id="") is INVALID
-    assert result_of(harness.coordinator.leave_group, "", [], harness.now_ms) == (INVALID, [])
-    assert result_of(harness.coordinator.offsets.delete, "", []) == (INVALID, [])
+    assert harness.coordinator.leave_group("", [], harness.now_ms) == (INVALID, [])
+    assert harness.coordinator.offsets.delete("", []) == (INVALID, [])
     assert join(harness, "g", session_timeout_ms=OUT_OF_BOUNDS).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert harness.delete_group("") is LOADING
 

@@ -22,7 +22,6 @@ from tests.support.coordinator.coordinator_harness import (
     START_MS,
     CoordinatorHarness,
     protocols,
-    result_of,
 )
 from tests.support.subtests import subtest_for_each
 
@@ -133,9 +132,9 @@ def test_commit_stores_accepted_offsets_in_one_batch() -> None:
         OffsetToCommit(topic="u", partition=0, offset=3, leader_epoch=4, metadata="m", expire_timestamp_ms=9),
     ]
     full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
-    assert written(
-        harness, lambda: result_of(harness.coordinator.offsets.commit, "g", -1, "", None, offsets, START_MS)
-    ) == [(OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))]
+    assert written(harness, lambda: harness.coordinator.offsets.commit("g", -1, "", None, offsets, START_MS)) == [
+        (OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))
+    ]
     assert written(harness, lambda: harness.commit(metadata="m" * 4097)) == []
 
 
@@ -145,8 +144,8 @@ def test_offset_delete_stores_tombstones_for_existing_offsets() -> None:
         harness.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
     tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
-    assert written(harness, lambda: result_of(harness.coordinator.offsets.delete, "g", partitions)) == [tombstones]
-    assert written(harness, lambda: result_of(harness.coordinator.offsets.delete, "g", partitions)) == []
+    assert written(harness, lambda: harness.coordinator.offsets.delete("g", partitions)) == [tombstones]
+    assert written(harness, lambda: harness.coordinator.offsets.delete("g", partitions)) == []
 
 
 def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:

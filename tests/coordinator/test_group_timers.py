@@ -137,7 +137,7 @@ def test_shortened_session_timeout_is_used_from_the_next_heartbeat() -> None:
     harness.create_stable_group(0, static=("i",), session_ms=1_000_000)
     static = harness.join(instance_id="i", session_ms=6_000).joined.member_id
     harness.heartbeat(static, 1)
-    assert harness.coordinator.next_deadline() == harness.now_ms + 6_000
+    assert harness.coordinator.queue.next_deadline() == harness.now_ms + 6_000
     harness.advance(6_000)
     assert harness.state() == "Empty"
 
@@ -240,7 +240,7 @@ def test_rebalance_timeout_of_0_does_not_loop_within_a_tick() -> None:
     harness.leave((leader, None))
     harness.advance_in_one_tick(1)
     assert harness.state() == "PreparingRebalance"
-    assert harness.coordinator.next_deadline() == harness.now_ms + 1
+    assert harness.coordinator.queue.next_deadline() == harness.now_ms + 1
 
 
 # The sync timer
@@ -300,7 +300,7 @@ def test_timers_expire_in_order_of_deadline_across_groups() -> None:
         harness.now_ms = START_MS + 100_000
         harness.request_member_id(group_id=group_id, session_ms=session_ms)
         calls[harness.join(leader, group_id=group_id)] = group_id
-    harness.coordinator.tick(harness.now_ms + 10_000)
+    harness.coordinator.queue.run(harness.now_ms + 10_000)
     answered = [calls[token] for token, _ in harness.coordinator.answers]
     assert answered == ["fast", "tied", "late", "slow"]
 
@@ -353,7 +353,7 @@ def test_next_deadline_is_never_late() -> None:
     ids = harness.create_stable_group(3)
     for step in range(200):
         harness.heartbeat(ids[step % 3], 1)
-        deadline_ms = harness.coordinator.next_deadline()
+        deadline_ms = harness.coordinator.queue.next_deadline()
         assert deadline_ms is not None
         assert deadline_ms <= harness.group().earliest_deadline()
         harness.advance(1_000)

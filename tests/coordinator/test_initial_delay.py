@@ -13,7 +13,7 @@ def completion_ms(harness: CoordinatorHarness, arrivals_ms: list[int], rebalance
         harness.advance(start_ms + arrival_ms - harness.now_ms)
         calls.append(harness.join(rebalance_ms=rebalance_ms))
     while any(call.is_parked for call in calls):
-        deadline_ms = harness.coordinator.next_deadline()
+        deadline_ms = harness.coordinator.queue.next_deadline()
         assert deadline_ms is not None
         harness.advance(deadline_ms - harness.now_ms)
     assert harness.group().state_since_ms == harness.now_ms

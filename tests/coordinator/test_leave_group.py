@@ -1,7 +1,7 @@
 """LeaveGroup of one member or several."""
 
 from fakebroker.errors import ErrorCode
-from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of
+from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -97,7 +97,7 @@ def test_leave_group_of_a_pending_id_starts_a_rebalance() -> None:
 
 def test_leave_group_of_an_empty_group_id_or_missing_group() -> None:
     harness = CoordinatorHarness()
-    assert result_of(harness.coordinator.leave_group, "", [("x", None)], harness.now_ms) == (
+    assert harness.coordinator.leave_group("", [("x", None)], harness.now_ms) == (
         ErrorCode.INVALID_GROUP_ID,
         [],
     )

@@ -4,7 +4,7 @@ from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of
+from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 PARTITION = partition_for("g", 50)
@@ -21,10 +21,10 @@ def test_all_requests_for_a_group_of_another_broker_are_rejected() -> None:
     assert harness.heartbeat("x", 1) is NOT_COORDINATOR
     assert harness.commit() is NOT_COORDINATOR
     assert harness.commit("x", 1) is NOT_COORDINATOR
-    assert result_of(coordinator.leave_group, "g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
+    assert coordinator.leave_group("g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
     assert coordinator.offsets.fetch("g", None) == (NOT_COORDINATOR, [])
-    assert result_of(coordinator.offsets.delete, "g", [("t", 0)]) == (NOT_COORDINATOR, [])
-    assert result_of(coordinator.delete_group, "g", now_ms) is NOT_COORDINATOR
+    assert coordinator.offsets.delete("g", [("t", 0)]) == (NOT_COORDINATOR, [])
+    assert coordinator.delete_groups(["g"], now_ms)["g"] is NOT_COORDINATOR
     assert harness.state() == "-"
 
 
@@ -58,7 +58,7 @@ def test_resign_drops_the_groups_of_one_partition() -> None:
     assert [group.group_id for group in harness.coordinator.groups.classic.values()] == ["other"]
     harness.delete_group("other")
     harness.advance(1_000_000)
-    assert harness.coordinator.next_deadline() is None
+    assert harness.coordinator.queue.next_deadline() is None
 
 
 def test_partition_that_is_led_again_has_no_groups() -> None:

@@ -141,7 +141,7 @@ def test_tombstones_of_all_groups_of_a_partition_are_one_batch() -> None:
     harness.advance(RETENTION_MS)
     tombstones = {i: (OffsetRecord(i, "t", 0, None), GroupRecord(i, None)) for i in ("a", "group", "g")}
     assert [batch for _, batch in harness.batches[3:]] == [tombstones["a"] + tombstones["group"], tombstones["g"]]
-    assert harness.coordinator.next_deadline() is None
+    assert harness.coordinator.queue.next_deadline() is None
 
 
 def test_offset_that_has_not_expired_keeps_the_group() -> None:
@@ -218,7 +218,7 @@ def test_late_check_does_not_shift_later_ones() -> None:
     harness = new_harness()
     harness.commit(expire_timestamp_ms=START + 2 * CHECK_MS)
     harness.advance_in_one_tick(1.5 * CHECK_MS)
-    assert harness.coordinator.next_deadline() == START_MS + 2 * CHECK_MS
+    assert harness.coordinator.queue.next_deadline() == START_MS + 2 * CHECK_MS
 
 
 def test_resigned_partition_is_not_checked() -> None:
@@ -228,7 +228,7 @@ def test_resigned_partition_is_not_checked() -> None:
         harness.coordinator.resign(partition, harness.now_ms)
     harness.advance(RETENTION_MS)
     assert len(harness.batches) == 1
-    assert harness.coordinator.next_deadline() is None
+    assert harness.coordinator.queue.next_deadline() is None
 
 
 @subtest_for_each("is_before", [True, False])

@@ -23,6 +23,7 @@ from fakebroker.coordinator.group.records import (
     TransactionEnd,
 )
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 from tests.support.coordinator.group_state_machine import GROUP_IDS, OFFERS, RETENTION_MS, GroupStateMachine
@@ -45,15 +46,15 @@ class OffsetsPair:
 
         return request
 
-    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
-        self._leader(partition).offsets.end_transaction(partition, end, done)
+    def end_transaction(self, partition: int, end: TransactionEnd) -> ErrorCode:
+        return self._leader(partition).offsets.end_transaction(partition, end)
 
 
 class CoordinatorPair:
     """Two coordinators with the interface of one: requests for a group are passed to the leader of its partition."""
 
     def __init__(self, harness: CoordinatorHarness) -> None:
-        self.both = [harness.coordinator, harness.new_coordinator()]
+        self.both = [harness.coordinator, harness.new_coordinator(harness.coordinator.queue)]
         self.leader_of = dict.fromkeys(range(PARTITIONS), 0)
         self.offsets = OffsetsPair(self.leader)
         self.groups = SimpleNamespace(classic=ChainMap(*(one.groups.classic for one in reversed(self.both))))
@@ -76,12 +77,9 @@ class CoordinatorPair:
         for one in self.both:
             one.answers = list(answers)
 
-    def tick(self, now_ms: float) -> None:
-        for one in self.both:
-            one.tick(now_ms)
-
-    def next_deadline(self) -> float | None:
-        return min((at for one in self.both if (at := one.next_deadline()) is not None), default=None)
+    @property
+    def queue(self) -> TimerQueue[Any]:
+        return self.both[0].queue
 
 
 def key_of(record: KeyedRecord) -> tuple[object, ...]:

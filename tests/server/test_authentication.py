@@ -318,7 +318,7 @@ def test_a_failure_is_answered_after_the_delay_and_nothing_is_read_meanwhile(
 
     def delays() -> list[Any]:
         reactor = fake_cluster._server.reactor
-        due_ms = reactor.network_faults.next_deadline()
+        due_ms = reactor.cluster.wire_timers.next_deadline()
         blocked = [each for each in fake_cluster.connections if each.pending is Blocked.HANGING_UP]
         assert all(not each.unsent and each.interest == 0 for each in blocked)
         return [due_ms - reactor.wire_clock.now_ms() for _ in blocked if due_ms is not None]

@@ -10,7 +10,6 @@ from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -348,15 +347,3 @@ def test_held(fake_cluster: FakeCluster, state: str, sentence: str) -> None:
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
             fake_cluster.wait_for_request("SyncGroup")
         assert sentence in fake_cluster.explain("g")
-
-
-def test_a_pending_append() -> None:
-    group = ExplainedGroup()
-    group.stable("a")
-    partition = group.harness.cluster.brokers[1].coordinator.led_partition(0)
-    assert partition is not None
-    partition.pending = lambda error: None
-    pending = "An append to __consumer_offsets-0 is pending; behind it, 0 operations must wait."
-    assert group.explanation.endswith(pending)
-    partition.complete(ErrorCode.NONE)
-    assert pending not in group.explanation

@@ -13,7 +13,6 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.support.coordinator.coordinator_harness import result_of
 from tests.support.group_requests import join_request
 from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import WireClient, broker_of, until
@@ -110,9 +109,7 @@ def test_a_log_does_not_share_records_with_its_snapshot(fake_cluster: FakeCluste
         fake_cluster.seed_group("g", offsets={"orders-0": number}, lag={"orders-0": 0})
         if number == 200:
             snapshot = fake_cluster.snapshot()
-        result_of(
-            fake_cluster.cluster.brokers[fake_cluster.coordinator_of("g").node_id].coordinator.delete_group, "g", 0
-        )
+        fake_cluster.cluster.brokers[fake_cluster.coordinator_of("g").node_id].coordinator.delete_groups(["g"], 0)
     fake_cluster.restore(snapshot)
     assert offsets(fake_cluster) == {("orders", 0): 200}
 

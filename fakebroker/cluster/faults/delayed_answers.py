@@ -3,13 +3,13 @@
 Does not depend on groups or on `Cluster`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
@@ -33,12 +33,18 @@ class _DelayedAnswer:
 
 
 class SyncDelays:
-    """Delays that were requested for the next response to a member, and the responses that are being delayed."""
+    """Delays that were requested for the next response to a member, and the responses that are being delayed.
 
-    def __init__(self) -> None:
+    Args:
+        queue: The timers of the cluster.
+        send: Called with each call, its response and the time, when its delay has ended.
+    """
+
+    def __init__(self, queue: TimerQueue[Any], send: Callable[[Call, Message, float], None]) -> None:
         self._requested_ms: dict[Member, float] = {}
         self._delayed: list[_DelayedAnswer] = []
-        self._timers: TimerQueue[_DelayedAnswer] = TimerQueue()
+        self._send = send
+        self._timers = queue.service(Rank.DELAYED_SYNCS, self._end)
 
     def delay(self, member: Member, delay_ms: float | None) -> None:
         """Delay the member's next response by `delay_ms` milliseconds, or until `release` if it is None."""
@@ -70,18 +76,14 @@ class SyncDelays:
         self._requested_ms.clear()
         return self._take(list(self._delayed))
 
-    def due(self, now_ms: float) -> list[Answer]:
-        """Remove and return the responses whose delay has ended, earliest first."""
-        return self._take([delayed for delayed, _ in self._timers.expired(now_ms)])
+    def _end(self, delayed: _DelayedAnswer, due_ms: float, now_ms: float) -> None:
+        self._delayed.remove(delayed)
+        self._send(*delayed.answer, now_ms)
 
     def delayed(self) -> Iterator[tuple[float, Call]]:
         """Yield the calls whose responses are delayed, each with the time of its response; infinite until `release`."""
         for each in self._delayed:
             yield each.scheduled_ms, each.answer.call
-
-    def next_deadline(self) -> float | None:
-        """Return when the next delay ends, in milliseconds; None if none ends before it is released."""
-        return self._timers.next_deadline()
 
     def _take(self, delayed: list[_DelayedAnswer]) -> list[Answer]:
         for each in delayed:

@@ -6,6 +6,7 @@ calls `FaultInjector.corrupted` for the bytes of a response.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
@@ -33,7 +34,7 @@ from fakebroker.cluster.faults.error_responses import (
 from fakebroker.cluster.faults.rule import Action, Delay, Fault, actions_of, checked, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions, replaced
@@ -212,6 +213,8 @@ class FaultInjector:
         topics: The topics of the cluster.
         random: Returns a random number in [0, 1).
         send: Called to send each response.
+        queue: The timers of the cluster.
+        handle_late: Called with a request whose delay is over, and the time.
 
     Attributes:
         active: The faults that were not removed, oldest first. The first one that applies to a request is used.
@@ -219,7 +222,13 @@ class FaultInjector:
     """
 
     def __init__(
-        self, brokers: Mapping[int, BrokerNode], topics: Topics, random: Callable[[], float], send: Send
+        self,
+        brokers: Mapping[int, BrokerNode],
+        topics: Topics,
+        random: Callable[[], float],
+        send: Send,
+        queue: TimerQueue[Any],
+        handle_late: Callable[[DelayedRequest, float], None],
     ) -> None:
         self.active: list[ActiveFault] = []
         self.actions = PendingActions()
@@ -227,9 +236,13 @@ class FaultInjector:
         self._topics = topics
         self._random = random
         self._send = send
-        self._delayed: TimerQueue[DelayedResponse] = TimerQueue()
+        self._handle_late = handle_late
+        self._delayed: Timers[DelayedResponse] = queue.service(Rank.FAULTS, self._send_delayed)
         self._delayed_to: dict[Peer, DelayedResponse] = {}
-        self._delayed_requests: TimerQueue[TimedValue[DelayedRequest]] = TimerQueue()
+        self._delayed_requests: Timers[TimedValue[DelayedRequest]] = queue.service(
+            Rank.DELAYED_REQUESTS, self._handle_delayed
+        )
+        self._late: dict[TimedValue[DelayedRequest], None] = {}
 
     def add(self, fault: Fault, now_ms: float, bind: Bind = bind_function) -> ActiveFault:
         """Activate a fault.
@@ -266,7 +279,11 @@ class FaultInjector:
         """Deactivate all faults, drop what they delay, and use the random numbers of a new injector."""
         self.active.clear()
         self.actions.clear()
-        self._delayed, self._delayed_requests = fresh._delayed, fresh._delayed_requests
+        for response, _ in list(self._delayed):
+            self._delayed.cancel(response)
+        for request in self._late:
+            self._delayed_requests.cancel(request)
+        self._late.clear()
         self._delayed_to.clear()
         self._random = fresh._random
 
@@ -285,19 +302,18 @@ class FaultInjector:
         delay_ms = self._draw_ms(fault.fault.delay_before_s)
         if delay_ms > 0:
             call.boundaries_or_none = Boundaries(None)
-            self._delayed_requests.schedule(
-                TimedValue(DelayedRequest(call, fault, call.broker.stops)), now_ms + delay_ms
-            )
+            late = TimedValue(DelayedRequest(call, fault, call.broker.stops))
+            self._late[late] = None
+            self._delayed_requests.schedule(late, now_ms + delay_ms)
         return delay_ms > 0
 
-    def next_request(self) -> float | None:
-        """Return when the next delayed request is due, in milliseconds; None if no request is delayed."""
-        return self._delayed_requests.next_deadline()
+    def next_request(self) -> float:
+        """Return when the next delayed request is due, in milliseconds; infinite if no request is delayed."""
+        return min((late.scheduled_ms for late in self._late), default=inf) if self._late else inf
 
-    def due_request(self, now_ms: float) -> DelayedRequest | None:
-        """Remove and return the first delayed request that is due; ties in the order of receipt."""
-        timer, _ = next(self._delayed_requests.expired(now_ms), (None, 0.0))
-        return None if timer is None else timer.value
+    def _handle_delayed(self, late: TimedValue[DelayedRequest], due_ms: float, now_ms: float) -> None:
+        del self._late[late]
+        self._handle_late(late.value, now_ms)
 
     def _draw_ms(self, delay_s: Delay) -> float:
         """Return a delay in milliseconds, drawn from its range."""
@@ -390,25 +406,16 @@ class FaultInjector:
         else:
             self._send(call, response, now_ms)
 
-    def tick(self, now_ms: float) -> None:
-        """Send the delayed responses that are due, earliest first; ties in the order in which they were scheduled."""
-        for timer, _ in self._delayed.expired(now_ms):
-            call, response = timer.value
-            self._delayed_to.pop(call.peer, None)
-            self._send(call, response, now_ms)
+    def _send_delayed(self, delayed: DelayedResponse, due_ms: float, now_ms: float) -> None:
+        call, response = delayed.value
+        self._delayed_to.pop(call.peer, None)
+        self._send(call, response, now_ms)
 
     def forget(self, peer: Peer) -> None:
         """Drop the delayed response to a connection that was closed, so that it does not stay in memory."""
         delayed = self._delayed_to.pop(peer, None)
         if delayed is not None:
             delayed.value = (delayed.value[0], None)
-
-    def next_deadline(self) -> float | None:
-        """Return when the next delayed request or response is due, in milliseconds; None if none is delayed."""
-        request_ms, response_ms = self._delayed_requests.next_deadline(), self._delayed.next_deadline()
-        if request_ms is None or response_ms is None:
-            return response_ms if request_ms is None else request_ms
-        return min(request_ms, response_ms)
 
     def delayed_requests(self) -> Iterator[tuple[float, Call]]:
         """Yield the requests that are delayed, each with the time when it is handled, earliest first."""

@@ -4,14 +4,12 @@ Checks follow KafkaApis.handleAddPartitionsToTxnRequest. Versions 4 and up are f
 partitions of internal topics, or only ask which partitions were added.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.authorization import cluster_error, refusal, topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.errors import ErrorCode
@@ -55,9 +53,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    late: LateResponse[Rows] = LateResponse(lambda rows: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
-    _add_or_verify(cluster, call, transaction, transaction.topics, transaction.topics, late, now_ms)
-    return late.take(cluster, call)
+    results = _Results(cluster, call, 1)
+    results.add("", _add_or_verify(cluster, call, transaction, transaction.topics, transaction.topics, results, now_ms))
+    return results.response
 
 
 def _handle_batch(
@@ -68,20 +66,52 @@ def _handle_batch(
     As in Kafka, a request without transactions is never answered. If an id is named twice, each of its transactions is
     handled with the partitions of the last one, and answered with those of the first one.
     """
-    found: list[AddPartitionsToTxnResult] = []
-    late: LateResponse[None] = LateResponse(lambda _: AddPartitionsToTxnResponse(results_by_transaction=found))
     first = {each.transactional_id: each.topics for each in reversed(transactions)}
     last = {each.transactional_id: each.topics for each in transactions}
-
-    def answer(transactional_id: str, rows: Rows) -> None:
-        found.append(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows))
-        if len(found) == len(transactions):
-            late(None)
-
+    results = _Results(cluster, call, len(transactions))
     for each in transactions:
         name = each.transactional_id
-        _add_or_verify(cluster, call, each, last[name], first[name], partial(answer, name), now_ms)
-    return late.take(cluster, call)
+        results.add(name, _add_or_verify(cluster, call, each, last[name], first[name], results, now_ms))
+    return results.response
+
+
+class _Results:
+    """The results of the transactions of one request, which is answered when all are known.
+
+    Attributes:
+        response: The response; None until it is known.
+    """
+
+    def __init__(self, cluster: "Cluster", call: Call, count: int) -> None:
+        self._cluster, self._call, self._count = cluster, call, count
+        self._found: list[AddPartitionsToTxnResult] = []
+        self.response: AddPartitionsToTxnResponse | None = None
+
+    def add(self, transactional_id: str, rows: Rows | None) -> None:
+        """Add the results of one transaction; None if they are not known yet."""
+        if rows is None:
+            return
+        self._found.append(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows))
+        if len(self._found) == self._count:
+            if self._call.api_version >= _FIRST_VERSION_OF_BATCHES:
+                self.response = AddPartitionsToTxnResponse(results_by_transaction=self._found)
+            else:
+                self.response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+
+
+class _Added(NamedTuple):
+    """The partitions of one transaction that are being added while its record is held."""
+
+    results: _Results
+    cluster: "Cluster"
+    call: Call
+    transactional_id: str
+    topics: Sequence[AddPartitionsToTxnTopic]
+
+    def released(self, error: ErrorCode) -> None:
+        self.results.add(self.transactional_id, _same_rows(self.call, self.topics, error))
+        if self.results.response is not None:
+            self.cluster.answer(self.call, self.results.response, self.cluster.now_ms)
 
 
 def _add_or_verify(
@@ -90,9 +120,9 @@ def _add_or_verify(
     transaction: AddPartitionsToTxnTransaction,
     topics: Sequence[AddPartitionsToTxnTopic],
     answered: Sequence[AddPartitionsToTxnTopic],
-    done: Callable[[Rows], None],
+    results: _Results,
     now_ms: float,
-) -> None:
+) -> Rows | None:
     """Add partitions to one transaction or verify them, unless one of them is unknown.
 
     Args:
@@ -101,28 +131,29 @@ def _add_or_verify(
         transaction: The transaction.
         topics: The partitions.
         answered: The partitions in the answer of the coordinator, which has one error for all.
-        done: Called with the results.
+        results: The results of the request, for a transaction whose record is held.
         now_ms: The time.
+
+    Returns:
+        The results; None if the record is held.
     """
     is_of_broker = call.api_version >= _FIRST_VERSION_OF_BATCHES
     places = _places(topics)
     errors = {place: _error_of(cluster, call, place, is_of_broker=is_of_broker) for place in places}
     if any(errors.values()):
-        done(_rows({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()}))
-        return
+        return _rows({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()})
     if transaction.verify_only:
-        done(_verified(call, transaction, places))
-        return
-    has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
-    call.broker.transaction_coordinator.add_partitions(
+        return _verified(call, transaction, places)
+    error = call.broker.transaction_coordinator.add_partitions(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
         places,
         now_ms,
-        lambda error: done(_same_rows(answered, in_version(error, has_fenced=has_fenced))),
+        _Added(results, cluster, call, transaction.transactional_id, answered),
         version=KIP_890 if is_of_broker else 0,
     )
+    return None if error is None else _same_rows(call, answered, error)
 
 
 def _verified(call: Call, transaction: AddPartitionsToTxnTransaction, places: Sequence[TopicPartition]) -> Rows:
@@ -151,8 +182,9 @@ def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
 
 
-def _same_rows(topics: Sequence[AddPartitionsToTxnTopic], error: ErrorCode) -> Rows:
-    """Return the same error for each partition, as often as it was requested."""
+def _same_rows(call: Call, topics: Sequence[AddPartitionsToTxnTopic], error: ErrorCode) -> Rows:
+    """Return the error of the coordinator for each partition, as often as it was requested."""
+    error = in_version(error, has_fenced=call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED)
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -7,7 +7,6 @@ from fakebroker.cluster.authorization import group_error, may_describe, topic_er
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.settings import KIP_848
 from fakebroker.cluster.features import GROUP_VERSION
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.errors import ErrorCode
@@ -40,9 +39,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             member_epoch=request.member_epoch,
             heartbeat_interval_ms=interval_ms,
         )
-    late: LateResponse[HeartbeatResult] = LateResponse(response_of)
-    call.broker.coordinator.consumer_group_heartbeat(_heartbeat(cluster, call), now_ms, late)
-    return late.take(cluster, call)
+    return response_of(call.broker.coordinator.consumer_group_heartbeat(_heartbeat(cluster, call), now_ms))
 
 
 _NONE = ErrorCode.NONE
@@ -85,7 +82,7 @@ def is_bare(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: float) -> int | None:
     peer = call.peer
-    return peer.broker.coordinator.extend_consumer_session(
+    return peer.broker.coordinator.groups.consumer.extend_session(
         request.group_id,
         request.member_id,
         request.member_epoch,

@@ -1,12 +1,9 @@
 """DeleteGroups: delete groups without members (KIP-229). A group that is named more than once has one result."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.late_response import LateResponse
-from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import AclOperation
@@ -22,14 +19,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         for group_id in dict.fromkeys(request.groups_names)
     }
     group_ids = [group_id for group_id, error in refused.items() if not error]
-
-    def respond(errors: Mapping[str, ErrorCode]) -> DeleteGroupsResponse:
-        found = {**refused, **errors}
-        results = [DeletableGroupResult(group_id=group_id, error_code=found[group_id]) for group_id in refused]
-        return DeleteGroupsResponse(results=results)
-
-    if not group_ids:
-        return respond({})
-    late = LateResponse(respond)
-    call.broker.coordinator.delete_groups(group_ids, now_ms, late)
-    return late.take(cluster, call)
+    found = {**refused, **call.broker.coordinator.delete_groups(group_ids, now_ms)}
+    results = [DeletableGroupResult(group_id=group_id, error_code=found[group_id]) for group_id in refused]
+    return DeleteGroupsResponse(results=results)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.parked import ParkedRequest
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fakebroker.protocol.schema import Message
@@ -22,19 +22,19 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: EndTxnRequest = call.request
     if error := transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id):
         return EndTxnResponse(error_code=error)
-    late: LateResponse[ProducerResult] = LateResponse(lambda result: _response(call, result))
-    call.broker.transaction_coordinator.end(
+    result = call.broker.transaction_coordinator.end(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         is_commit=request.committed,
         raises_epoch=call.api_version >= _FIRST_VERSION_OF_KIP_890,
         now_ms=now_ms,
-        done=late,
+        token=ParkedRequest(cluster, call, response),
     )
-    return late.take(cluster, call)
+    return None if result is None else response(call, result)
 
 
-def _response(call: Call, result: ProducerResult) -> EndTxnResponse:
+def response(call: Call, result: ProducerResult) -> EndTxnResponse:
+    """Convert the coordinator's result to the response."""
     error = in_version(result.error, has_fenced=call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED)
     return EndTxnResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch)

@@ -149,16 +149,9 @@ def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: floa
             _answer(cluster, delayed, reading, now_ms)
 
 
-def expire(cluster: "Cluster", now_ms: float, wire_ms: float) -> None:
-    """Answer the delayed requests whose `max_wait_ms` has passed.
-
-    Args:
-        cluster: The cluster.
-        now_ms: The brokers' time in milliseconds.
-        wire_ms: The clients' time in milliseconds, which counts for `max_wait_ms`.
-    """
-    for delayed in cluster.purgatory.expired(wire_ms):
-        _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), now_ms)
+def answer_late(cluster: "Cluster", delayed: DelayedFetch) -> None:
+    """Answer a delayed request whose `max_wait_ms` has passed, with the records that there are."""
+    _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), cluster.now_ms)
 
 
 def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms: float) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error, may_any, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.parked import ParkedRequest
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -36,16 +36,15 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
         # As in Kafka, a producer without a transactional id gets a new producer id even if it has one.
         return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
-    late: LateResponse[ProducerResult] = LateResponse(lambda result: _response(call, result))
-    call.broker.transaction_coordinator.init_producer_id(
+    result = call.broker.transaction_coordinator.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
         request.producer_id,
         request.producer_epoch,
         now_ms,
-        late,
+        ParkedRequest(cluster, call, response),
     )
-    return late.take(cluster, call)
+    return None if result is None else response(call, result)
 
 
 def _permission_error(cluster: "Cluster", call: Call) -> ErrorCode:
@@ -58,6 +57,7 @@ def _permission_error(cluster: "Cluster", call: Call) -> ErrorCode:
     return cluster_error(cluster, call, AclOperation.IDEMPOTENT_WRITE)
 
 
-def _response(call: Call, result: ProducerResult) -> InitProducerIdResponse:
+def response(call: Call, result: ProducerResult) -> InitProducerIdResponse:
+    """Convert the coordinator's result to the response."""
     error = in_version(result.error, has_fenced=call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED)
     return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch)

@@ -1,12 +1,9 @@
 """LeaveGroup: remove members from a group: one in versions 0-2, many with a result for each in later ones (KIP-345)."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.late_response import LateResponse
-from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from fakebroker.protocol.schema import Message
@@ -24,13 +21,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:
         leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    late: LateResponse[ItemResults] = LateResponse(lambda result: _response(call, leaving, result))
-    call.broker.coordinator.leave_group(request.group_id, leaving, now_ms, late)
-    return late.take(cluster, call)
-
-
-def _response(call: Call, leaving: Sequence[tuple[str, str | None]], result: ItemResults) -> LeaveGroupResponse:
-    error, errors = result
+    error, errors = call.broker.coordinator.leave_group(request.group_id, leaving, now_ms)
     if call.api_version < 3:
         return LeaveGroupResponse(error_code=error or errors[0])
     if error is not ErrorCode.NONE:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, refusal, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
@@ -82,18 +81,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
         request.group_id, member_id
     ):
         return _response(named, refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
-    may_share = not named and cluster.may_answer_with_bytes
-
-    def respond(errors: list[ErrorCode]) -> OffsetCommitResponse:
-        if may_share and not any(errors):
-            return _SUCCESSES[tuple(accepted)]
-        return _response(named, refused, accepted, _errors_of_version(errors, version))
-
-    late: LateResponse[list[ErrorCode]] = LateResponse(respond)
-    call.peer.broker.coordinator.offsets.commit(
-        request.group_id, generation_id, member_id, instance_id, offsets, now_ms, late
+    errors = call.peer.broker.coordinator.offsets.commit(
+        request.group_id, generation_id, member_id, instance_id, offsets, now_ms
     )
-    return late.take(cluster, call)
+    if not named and not any(errors) and cluster.may_answer_with_bytes:
+        return _SUCCESSES[tuple(accepted)]
+    return _response(named, refused, accepted, _errors_of_version(errors, version))
 
 
 def _topic_error(cluster: "Cluster", call: Call, requested: OffsetCommitRequestTopic, topic: Topic | None) -> ErrorCode:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.late_response import LateResponse
-from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -43,24 +41,18 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         if _error(cluster, call, topic.name)
         or any(errors_of[topic.name, partition.partition_index] for partition in topic.partitions)
     ]
-
-    def respond(result: ItemResults) -> OffsetDeleteResponse:
-        error, errors = result
-        if error:
-            return OffsetDeleteResponse(error_code=error, topics=[])
-        if not names:
-            # As in Kafka, topics that are named twice are put together only with those that are refused.
-            found = iter(errors)
-            each_topic = [
-                _topics((), [((topic.name, each.partition_index), next(found)) for each in topic.partitions])
-                for topic in request.topics
-            ]
-            return OffsetDeleteResponse(topics=[topic for topics in each_topic for topic in topics])
+    error, errors = call.broker.coordinator.offsets.delete(request.group_id, known)
+    if error:
+        return OffsetDeleteResponse(error_code=error, topics=[])
+    if names:
         return OffsetDeleteResponse(topics=_topics(names, [*refused, *zip(known, errors, strict=True)]))
-
-    late = LateResponse(respond)
-    call.broker.coordinator.offsets.delete(request.group_id, known, late)
-    return late.take(cluster, call)
+    # As in Kafka, topics that are named twice are put together only with those that are refused.
+    found = iter(errors)
+    each_topic = [
+        _topics((), [((topic.name, each.partition_index), next(found)) for each in topic.partitions])
+        for topic in request.topics
+    ]
+    return OffsetDeleteResponse(topics=[topic for topics in each_topic for topic in topics])
 
 
 def _error(cluster: "Cluster", call: Call, name: str, index: int | None = None) -> ErrorCode:

@@ -5,7 +5,8 @@ Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, Re
 UnifiedLog.append.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.authorization import topic_error, transaction_error
@@ -15,13 +16,14 @@ from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.handlers.transactional_produce import (
     VERIFIES,
-    Results,
     TransactionalBatch,
+    begin_verification,
+    error_of_produce,
     has_transactional_batch,
+    is_asked,
+    known_results,
     lacks_transactional_id,
-    verify,
 )
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.logs.producer_state import PendingVerification, RefusedBatchError
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import DiskFullError, ErrorCode
@@ -59,6 +61,7 @@ from fakebroker.protocol.records import (
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import AclOperation
+from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -115,9 +118,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if len(producers) > 1 and call.broker.release >= VERIFIES:
         message = "expected transactional batches of one producer"
         rows, batches = _all_refused(topics, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message), []
-    late: LateResponse[ProduceResponse | None] = LateResponse(lambda response: response)
-    verify(cluster, call, batches, _Appends(cluster, call, topics, rows, late).start)
-    return late.take(cluster, call)
+    produce = Produce(cluster, call, topics, rows, batches)
+    if not produce.is_complete():
+        return None
+    if produce.response is None:
+        cluster.answer(call, None, now_ms)
+    return produce.response
 
 
 def _distinct(topics: Sequence[TopicProduceData]) -> Sequence[TopicProduceData]:
@@ -169,18 +175,27 @@ def _transactional(rows: Sequence[Sequence[Row]]) -> list[TransactionalBatch]:
     ]
 
 
-class _Appends:
-    """The appends of one request, in parts: while there is more to do, other connections are served.
+class Produce:
+    """A Produce in progress. Its steps: verify the transactional batches, append all batches, respond.
+
+    It waits in two places. The transaction coordinator may have to be asked again, or its record is held (`released`).
+    And while there are more batches to append than one part has, other connections are served (`proceed`).
+
+    If partitions are added to a transaction and the coordinator answers CONCURRENT_TRANSACTIONS, because the last
+    transaction is being completed, all is repeated for a while: that is faster than an error, after which the client
+    sends the records again.
 
     Args:
         cluster: The cluster, whose `part_bytes` is the size of a part.
         call: The request.
         topics: The topics of the request.
         rows: The records for each partition, and the errors of some, by topic.
-        done: Called with the response, immediately or later; None if the request has none (acks=0).
-    """
+        batches: The transactional batches.
 
-    __slots__ = ("_call", "_cluster", "_done", "_meter", "_moved", "_part", "_results", "_stops", "_topics", "_work")
+    Attributes:
+        response: The response, when the request is complete; None if the request has none (acks=0).
+        scheduled_ms, timer_number: See `TimerEntry`; for the next attempt to verify.
+    """
 
     def __init__(
         self,
@@ -188,33 +203,90 @@ class _Appends:
         call: Call,
         topics: Sequence[TopicProduceData],
         rows: Sequence[Sequence[Row]],
-        done: Callable[[ProduceResponse | None], None],
+        batches: Sequence[TransactionalBatch],
     ) -> None:
-        self._cluster, self._call, self._topics, self._done = cluster, call, topics, done
+        self._cluster, self._call, self._topics, self._batches = cluster, call, topics, batches
         self._stops = call.broker.stops
+        self._verification = begin_verification(cluster, call, batches)
+        has_retries = self._verification is not None and self._verification.adds
+        limit_ms = cluster.config.number("add.partitions.to.txn.retry.backoff.max.ms") if has_retries else 0
+        self._last_attempt_ms = cluster.now_ms + limit_ms
+        self._attempt_ms = cluster.now_ms
+        self._results: dict[TopicPartition, ErrorCode | PendingVerification] = {}
         self._moved: list[Partition] = []
-        self._results: Results = {}
         self._meter = ReadMeter(cluster.part_bytes)
         self._part = 0
         self._work = self._append_all(rows)
+        self.response: ProduceResponse | None = None
+        self.scheduled_ms, self.timer_number = inf, 0
 
-    def start(self, results: Results) -> None:
-        """Append the batches that were verified."""
-        self._results = results
-        self._proceed()
+    def __repr__(self) -> str:
+        return repr(self._call)
 
-    def _proceed(self) -> None:
+    def is_complete(self) -> bool:
+        """Verify the batches and append them. Return whether the request is complete; else it is answered later."""
+        verification = self._verification
+        if verification is None:
+            return self._append_part()
+        self._results = known_results(self._cluster, self._call, verification, self._batches)
+        asked = [place for place, result in self._results.items() if is_asked(result)]
+        errors = verification.ask(self._cluster, asked, self) if asked else {}
+        return errors is not None and self._is_verified(errors)
+
+    def _is_verified(self, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
+        """Append the batches, unless the coordinator has to be asked again. Return whether the request is complete."""
+        verification = self._verification
+        assert verification is not None
+        results = {**self._results, **errors}
+        if ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._attempt_ms < self._last_attempt_ms:
+            backoff_ms = self._cluster.config.number("add.partitions.to.txn.retry.backoff.ms")
+            self._cluster.transactions.verifications.schedule(self, self._attempt_ms + backoff_ms)
+            return False
+        self._results = {
+            place: error_of_produce(result, verification) if isinstance(result, ErrorCode) else result
+            for place, result in results.items()
+        }
+        return self._append_part()
+
+    def attempt(self, due_ms: float) -> None:
+        """Verify again, at the time for which that was scheduled."""
+        self._attempt_ms = due_ms
+        if self._call.broker.stops == self._stops and self.is_complete():
+            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+
+    def released(self, error: ErrorCode) -> None:
+        """Continue after the coordinator has stored the record that was held, with its error."""
+        verification = self._verification
+        assert verification is not None
+        asked = [place for place, result in self._results.items() if is_asked(result)]
+        if self._is_verified(verification.errors(dict.fromkeys(asked, error))):
+            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+
+    def give_up(self) -> None:
+        """End without another attempt, with CONCURRENT_TRANSACTIONS."""
+        self._last_attempt_ms = self._attempt_ms
+        self._results = dict.fromkeys(self._results, ErrorCode.CONCURRENT_TRANSACTIONS)
+        if self._append_part():
+            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+
+    def proceed(self) -> None:
+        """Append the next part."""
+        if self._append_part():
+            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+
+    def _append_part(self) -> bool:
         """Append batches until all are appended, or the part is complete; then the request is continued later."""
         if self._call.broker.stops != self._stops:
-            return  # All connections to the broker are closed.
+            return False  # All connections to the broker are closed.
         self._meter.size_bytes = 0
         self._part += 1
         for _ in self._work:
-            self._cluster.unfinished.append((self._call, self._proceed))
-            return
+            self._cluster.unfinished.append((self._call, self.proceed))
+            return False
+        return True
 
     def _append_all(self, rows: Sequence[Sequence[Row]]) -> Parts[None]:
-        """Append all batches and answer the request."""
+        """Append all batches and set the response."""
         meter = self._meter
         responses: list[list[PartitionProduceResponse]] = []
         for of_topic in rows:
@@ -223,7 +295,7 @@ class _Appends:
                 if meter.is_full:
                     yield
                 answers.append(row if isinstance(row, PartitionProduceResponse) else (yield from self._appended(row)))
-        self._done(_response(self._cluster, self._call, self._topics, responses, self._moved))
+        self.response = _response(self._cluster, self._call, self._topics, responses, self._moved)
 
     def _appended(self, row: Requested) -> Parts[PartitionProduceResponse]:
         """Append the batch of one partition, or return its error. A large batch is checked in parts."""

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.rewrite.api import JoinAnswer, JoinRequest
 from fakebroker.protocol.messages.rewrite_join_group import (
     RewriteJoinGroupRequest,
@@ -33,9 +32,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         call.peer.client_host,
         call.peer,
     )
-    late = LateResponse(_response)
-    call.broker.rewrite.coordinator.join_group(join, now_ms, late)
-    return late.take(cluster, call)
+
+    def done(answer: JoinAnswer) -> None:
+        cluster.answer(call, _response(answer), cluster.now_ms)
+
+    call.broker.rewrite.coordinator.join_group(join, now_ms, done)
+    return None
 
 
 def _response(answer: JoinAnswer) -> RewriteJoinGroupResponse:

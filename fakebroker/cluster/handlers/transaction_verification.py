@@ -4,11 +4,12 @@ Follows Kafka's `AddPartitionsToTxnManager` and `Partition.maybeStartTransaction
 transaction coordinator, and from transaction version 2 on adds the partition itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from fakebroker.cluster.parked import Parked
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.errors import ErrorCode
@@ -51,36 +52,34 @@ class Verification(msgspec.Struct, frozen=True):
         is_old = known is not None and self.epoch < known.epoch
         return ErrorCode.INVALID_PRODUCER_EPOCH if is_old and release >= _REFUSES_OLD_EPOCHS_FIRST else ErrorCode.NONE
 
-    def ask(self, cluster: "Cluster", places: Sequence[TopicPartition], done: Callable[[Errors], None]) -> None:
+    def ask(self, cluster: "Cluster", places: Sequence[TopicPartition], token: Parked) -> Errors | None:
         """Ask the transaction coordinator about partitions, or add them.
 
         Args:
             cluster: The cluster.
             places: The partitions.
-            done: Called with the errors of the partitions that are refused, at once or later.
+            token: The request, which is parked if the record of the transaction is held.
+
+        Returns:
+            The errors of the partitions that are refused. None if the request is parked: then `token.released` is
+            called with the error of all partitions, see `errors`.
         """
         # Only FindCoordinator creates the topic.
         is_known = TRANSACTIONS_TOPIC in cluster.topics
         broker = cluster.transaction_coordinator_of(self.transactional_id) if is_known else None
         if broker is None:
-            done(dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
+            return dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         coordinator, producer = broker.transaction_coordinator, (self.transactional_id, self.producer_id, self.epoch)
         if self.adds:
-            coordinator.add_partitions(
-                *producer,
-                places,
-                cluster.now_ms,
-                lambda error: done(self._errors(dict.fromkeys(places, error))),
-                version=KIP_890,
-                cause=self.api,
+            added = coordinator.add_partitions(
+                *producer, places, cluster.now_ms, token, version=KIP_890, cause=self.api
             )
-        else:
-            error, errors = coordinator.verify_partitions(*producer, places)
-            found = dict.fromkeys(places, error) if error else dict(zip(places, errors, strict=True))
-            done(self._errors(found))
+            return None if added is None else self.errors(dict.fromkeys(places, added))
+        error, errors = coordinator.verify_partitions(*producer, places)
+        return self.errors(dict.fromkeys(places, error) if error else dict(zip(places, errors, strict=True)))
 
-    def _errors(self, found: Errors) -> Errors:
+    def errors(self, found: Errors) -> Errors:
+        """Return the errors of the partitions that are refused, in the version of the request."""
         return {place: self._in_version(error) for place, error in found.items() if error}
 
     def _in_version(self, error: ErrorCode) -> ErrorCode:

@@ -4,13 +4,12 @@ Unknown partitions get an error here. Then the offsets partition of the group is
 (KIP-890); the group coordinator handles the rest.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, refusal, topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
@@ -64,9 +63,91 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             accepted.append((known.name, key, [each for each in topic.partitions if each not in unknown]))
     if not accepted:
         return _response(refused, [])
-    offsets = [_offset(name, each) for name, _, partitions in accepted for each in partitions]
+    commit = Commit(cluster, call, refused, accepted)
+    verified = commit.verify()
+    return None if verified is None else commit.response(verified)
 
-    def respond(errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
+
+class Commit:
+    """A TxnOffsetCommit in progress: it is verified, which may wait for the transaction coordinator, then stored.
+
+    Args:
+        cluster: The cluster.
+        call: The request.
+        refused: The topics with errors, by name and id.
+        accepted: The name, the name and id in the request, and the partitions of the other topics.
+    """
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        call: Call,
+        refused: dict[Key, TxnOffsetCommitResponseTopic],
+        accepted: Sequence[tuple[str, Key, list[TxnOffsetCommitRequestPartition]]],
+    ) -> None:
+        self._cluster, self._call, self._refused, self._accepted = cluster, call, refused, accepted
+
+    def verify(self) -> ErrorCode | None:
+        """Check that the transaction may commit offsets of the group.
+
+        Returns:
+            NONE or the error; None if the request waits until the record of its transaction is released.
+        """
+        cluster, call = self._cluster, self._call
+        request: TxnOffsetCommitRequest = call.request
+        adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
+            is_missing = OFFSETS_TOPIC not in cluster.topics and call.broker.release >= _LOOKS_FOR_TOPIC
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_missing else ErrorCode.NOT_COORDINATOR
+        if not adds and not (call.broker.release >= _VERIFIES and is_enabled(cluster)):
+            return ErrorCode.NONE
+        partition = cluster.offsets_partition_of(request.group_id)
+        verification = self._verification()
+        error = verification.error_of_epoch(partition, call.broker.release)
+        if error or partition.log.producers.has_open(request.producer_id, request.producer_epoch):
+            return error
+        place = partition.topic.name, partition.index
+        errors = verification.ask(cluster, [place], self)
+        return None if errors is None else errors.get(place, ErrorCode.NONE)
+
+    def _verification(self) -> Verification:
+        request, version = self._call.request, self._call.api_version
+        return Verification(
+            self._call.api.name,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            adds=version >= _FIRST_VERSION_THAT_ADDS,
+            has_abortable=version >= _FIRST_VERSION_OF_ABORTABLE,
+        )
+
+    def released(self, error: ErrorCode) -> None:
+        """Continue after the coordinator has stored the record that was held, with its error."""
+        place = "", 0
+        found = self._verification().errors({place: error}).get(place, ErrorCode.NONE)
+        self._cluster.answer(self._call, self.response(found), self._cluster.now_ms)
+
+    def response(self, error: ErrorCode) -> TxnOffsetCommitResponse:
+        """Commit the offsets, unless the verification has an error, and return the response."""
+        call = self._call
+        request: TxnOffsetCommitRequest = call.request
+        offsets = [_offset(name, each) for name, _, partitions in self._accepted for each in partitions]
+        if error:
+            errors = [error] * len(offsets)
+        else:
+            errors = call.broker.coordinator.offsets.commit_pending(
+                request.group_id,
+                request.generation_id_or_member_epoch,
+                request.member_id,
+                request.group_instance_id,
+                request.producer_id,
+                request.producer_epoch,
+                offsets,
+                self._cluster.now_ms,
+                has_newer_errors=call.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS,
+            )
         left = iter(errors)
         answered = [
             TxnOffsetCommitResponseTopic(
@@ -74,31 +155,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
                 topic_id=topic_id,
                 partitions=[_result(each, _in_version(next(left), call.api_version)) for each in partitions],
             )
-            for _, (name, topic_id), partitions in accepted
+            for _, (name, topic_id), partitions in self._accepted
         ]
-        return _response(refused, answered)
-
-    late: LateResponse[list[ErrorCode]] = LateResponse(respond)
-
-    def verified(error: ErrorCode) -> None:
-        if error:
-            late([error] * len(offsets))
-            return
-        call.broker.coordinator.offsets.commit_pending(
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            request.producer_id,
-            request.producer_epoch,
-            offsets,
-            cluster.now_ms,
-            late,
-            has_newer_errors=by_id,
-        )
-
-    _verify(cluster, call, verified)
-    return late.take(cluster, call)
+        return _response(self._refused, answered)
 
 
 def _offset(topic: str, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
@@ -109,30 +168,6 @@ def _offset(topic: str, partition: TxnOffsetCommitRequestPartition) -> OffsetToC
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata,
     )
-
-
-def _verify(cluster: "Cluster", call: Call, done: Callable[[ErrorCode], None]) -> None:
-    """Check that the transaction may commit offsets of the group; `done` is called with NONE or the error."""
-    request: TxnOffsetCommitRequest = call.request
-    adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
-    if not request.group_id:
-        done(ErrorCode.INVALID_GROUP_ID)
-    elif call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
-        is_missing = OFFSETS_TOPIC not in cluster.topics and call.broker.release >= _LOOKS_FOR_TOPIC
-        done(ErrorCode.COORDINATOR_NOT_AVAILABLE if is_missing else ErrorCode.NOT_COORDINATOR)
-    elif adds or (call.broker.release >= _VERIFIES and is_enabled(cluster)):
-        partition = cluster.offsets_partition_of(request.group_id)
-        producer = request.transactional_id, request.producer_id, request.producer_epoch
-        has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
-        verification = Verification(call.api.name, *producer, adds=adds, has_abortable=has_abortable)
-        error = verification.error_of_epoch(partition, call.broker.release)
-        if error or partition.log.producers.has_open(request.producer_id, request.producer_epoch):
-            done(error)
-        else:
-            place = partition.topic.name, partition.index
-            verification.ask(cluster, [place], lambda errors: done(errors.get(place, ErrorCode.NONE)))
-    else:
-        done(ErrorCode.NONE)
 
 
 def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
-from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
@@ -46,7 +45,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if error := _permission_error(cluster, call):
         return _response({each.producer_id: dict.fromkeys(_places(each), error) for each in request.markers})
     results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
-    late: LateResponse[Mapping[int, Mapping[TopicPartition, ErrorCode]]] = LateResponse(_response)
     waits = False
     for marker in request.markers:
         places = _places(marker)
@@ -55,15 +53,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
                 each.producer_id: dict.fromkeys(_places(each), ErrorCode.UNKNOWN_SERVER_ERROR)
                 for each in request.markers
             }
-            waits = False
-            break
+            return _response(results)
         if call.broker.release >= _COUNTS_RESULTS and _has_repeated_log(cluster, call, places):
             places, waits = list(dict.fromkeys(places)), True
         for place in places:
             results.setdefault(marker.producer_id, {})[place] = _result(cluster, call, marker, place)
-    if not waits:
-        late(results)
-    return late.take(cluster, call)
+    return None if waits else _response(results)
 
 
 def _response(results: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:

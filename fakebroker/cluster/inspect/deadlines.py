@@ -275,7 +275,7 @@ def timers_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] |
 
 def _offsets_expiry_checks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for broker in cluster.brokers.values():
-        for partition in broker.coordinator.led_partitions():
+        for partition in broker.coordinator.partitions.led.values():
             if partition.scheduled_ms != inf:
                 index = partition.partition
                 yield Deadline(

@@ -11,7 +11,6 @@ from fakebroker.cluster.inspect.deadlines import delays_of, offsets_removal, tim
 from fakebroker.cluster.inspect.explain_consumer_group import (
     ConsumerGroupExplanation,
     offsets_in_transactions,
-    postponed_operations,
 )
 from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
@@ -203,7 +202,6 @@ class _GroupExplanation:
         yield from _BY_STATE[group.state](self)
         yield from offsets_in_transactions(self.broker, group.group_id)
         yield from self._expected()
-        yield from postponed_operations(self.broker, group.partition)
 
     def empty(self) -> Iterator[str]:
         group = self.group

@@ -9,7 +9,6 @@ from fakebroker.cluster.inspect.deadlines import offsets_removal
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timelines.member_changes import partition_ranges
 from fakebroker.cluster.inspect.timelines.timeline import with_names
-from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, ConsumerGroupMember
@@ -54,7 +53,6 @@ class ConsumerGroupExplanation:
         yield from self._classic()
         yield from self._silent()
         yield from offsets_in_transactions(self.reader.broker, group.group_id)
-        yield from postponed_operations(self.reader.broker, group.partition)
 
     def empty(self) -> Iterator[str]:
         offsets = counted(len(list(self.group.offsets)), "committed offset")
@@ -221,11 +219,3 @@ def offsets_in_transactions(broker: BrokerNode, group_id: str) -> Iterator[str]:
     producers = dict.fromkeys(str(each.producer_id) for each in pending)
     noun = "transaction of producer" if len(producers) == 1 else "transactions of producers"
     yield f"Offsets for {places} are pending until the end of the {noun} {listed(producers)}."
-
-
-def postponed_operations(broker: BrokerNode, partition: int) -> Iterator[str]:
-    """Yield a sentence on operations that wait for an append to a partition of __consumer_offsets."""
-    led = broker.coordinator.led_partition(partition)
-    if led is not None and led.is_blocked:
-        waiting = counted(len(led.waiting), "operation")
-        yield f"An append to {OFFSETS_TOPIC}-{partition} is pending; behind it, {waiting} must wait."

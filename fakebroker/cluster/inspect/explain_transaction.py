@@ -157,7 +157,7 @@ def _prepared(cluster: Cluster, transaction: Transaction, now_ms: float) -> Iter
         more = f"; and {counted(len(awaited) - _MAX_NAMES, 'more partition')}" if awaited[_MAX_NAMES:] else ""
         yield f"It waits for markers of {'; '.join(named)}{more}."
         yield "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS."
-    elif not transaction.is_appending and transaction.scheduled_ms != inf:
+    elif transaction.held is None and transaction.scheduled_ms != inf:
         left = seconds_text(transaction.scheduled_ms - now_ms)
         yield f"All markers are written, but the end could not be stored; it is tried again in {left}."
 
@@ -174,14 +174,11 @@ def _expiry(transaction: Transaction, now_ms: float) -> Iterator[str]:
 
 
 def _pending(transaction: Transaction) -> Iterator[str]:
-    if transaction.pending is None or not transaction.is_appending:
+    if transaction.pending is None or transaction.held is None:
         return
     next_state = transaction.pending
     record = "The tombstone of the id" if next_state is DEAD else f"The next state, {next_state.value},"
-    if transaction.held_append is not None:
-        yield f"{record} is not stored until it is released. Meanwhile, requests get CONCURRENT_TRANSACTIONS."
-    else:
-        yield f"{record} is being stored."
+    yield f"{record} is not stored until it is released. Meanwhile, requests get CONCURRENT_TRANSACTIONS."
 
 
 def _hanging(cluster: Cluster, transaction: Transaction) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What the timers of a group do if its members send heartbeats and no other requests.
 
-The rules of the timers are those of the coordinator: its procedures run on a copy of the group. A timer that another
+The rules of the timers are those of the coordinator: its functions run on a copy of the group. A timer that another
 one prevents, such as the session of a member that the join timer removes before, is left out.
 """
 
@@ -18,7 +18,6 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import expire_next_timer
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
 
@@ -154,7 +153,7 @@ class _Copy:
     def __init__(self, original: Group, removal_ms: Callable[[Group], float]) -> None:
         self._removal_ms = removal_ms
         self.group = group = copy(original)
-        group.context = original.context._replace(send=_drop)
+        group.context = original.context._replace(send=_drop, append=_succeed)
         group.members = SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items())
         group.static_members = dict(original.static_members)
         group.pending_members = dict(original.pending_members)
@@ -203,7 +202,7 @@ class _Copy:
         before = self._contents()
         state_before, ids_before = group.state, _ids(group)
         is_initial = group.is_initial_rebalance
-        _run(expire_next_timer(group, at_ms))
+        expire_next_timer(group, at_ms)
         group.pending_change = None
         self._suspend_sessions()
         self._deadline_ms = group.earliest_deadline()
@@ -248,14 +247,9 @@ def _ids(group: Group) -> dict[str, None]:
     return dict.fromkeys((*group.members, *group.pending_members, *expected))
 
 
-def _run(procedure: Procedure[None]) -> None:
-    """Run a procedure; its appends succeed."""
-    try:
-        next(procedure)
-        while True:
-            procedure.send(ErrorCode.NONE)
-    except StopIteration:
-        return
+def _succeed(*arguments: object) -> ErrorCode:
+    """Append nothing."""
+    return ErrorCode.NONE
 
 
 def _drop(*arguments: object) -> None:

@@ -273,7 +273,7 @@ def _view(cluster: Cluster, broker: BrokerNode, transaction: Transaction, now_ms
         last_update_ms=value.last_update_ms,
         partitions=value.partitions,
         coordinator=broker.node_id,
-        is_held=transaction.held_append is not None,
+        is_held=transaction.held is not None,
         awaited_markers=tuple(awaited_markers(cluster, transaction)),
         deadline_ms=None if transaction.scheduled_ms == inf else transaction.scheduled_ms,
         history=transaction_timeline_of(cluster, transaction.transactional_id, now_ms),

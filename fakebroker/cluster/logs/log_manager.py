@@ -6,9 +6,11 @@ Does not depend on requests. Records are checked at multiples of `log.retention.
 
 from collections.abc import Callable, Iterator
 from math import ceil, inf
+from typing import Any
 
 from fakebroker.cluster.configs.log_config import LogConfig
 from fakebroker.cluster.topics import Partition, Topics
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue
 
 _LAST_MS = 253_402_300_799_000
 """The end of the year 9999; records that expire later never expire."""
@@ -23,6 +25,7 @@ class LogManager:
         start_ms: The brokers' time at the start of the cluster, in milliseconds.
         retention_interval_ms: The time between two checks for expired records.
         cleaner_interval_ms: Returns the time between two checks for records to compact, which is a dynamic config.
+        queue: The timers of the cluster.
     """
 
     def __init__(
@@ -32,38 +35,34 @@ class LogManager:
         start_ms: float,
         retention_interval_ms: int,
         cleaner_interval_ms: Callable[[], int],
+        queue: TimerQueue[Any],
     ) -> None:
         self._topics = topics
         self._config_of = config_of
         self._start_ms = start_ms
         self._retention_interval_ms = retention_interval_ms
         self._cleaner_interval_ms = cleaner_interval_ms
-        self._retention_ms = self._cleaning_ms = inf
+        self._retention, self._cleaning = TimedValue("retention"), TimedValue("compaction")
+        self._timers = queue.service(Rank.LOGS, self._check)
 
     def appended(self, config: LogConfig, now_ms: float) -> None:
         """Schedule the next checks after an append to a topic with these configs."""
-        if config.retention_ms >= 0 and self._retention_ms - now_ms > self._retention_interval_ms:
-            self._retention_ms = self._after(now_ms, self._retention_interval_ms)
+        if config.retention_ms >= 0 and self._retention.scheduled_ms - now_ms > self._retention_interval_ms:
+            self._timers.set(self._retention, self._after(now_ms, self._retention_interval_ms))
         if config.is_compacted:
-            self._cleaning_ms = min(self._cleaning_ms, self._after(now_ms, self._cleaner_interval()))
+            self._timers.schedule(self._cleaning, self._after(now_ms, self._cleaner_interval()))
 
     def schedule(self, now_ms: float) -> None:
         """Schedule the next checks after a check, or after configs, topics or logs were changed otherwise."""
         expires_ms = min((_expires_ms(*led) for led in self._led()), default=inf)
-        self._retention_ms = self._at_or_after(max(expires_ms, now_ms + 1), self._retention_interval_ms)
+        self._timers.set(self._retention, self._at_or_after(max(expires_ms, now_ms + 1), self._retention_interval_ms))
         compacts_ms = min((_compacts_ms(*led) for led in self._led()), default=inf)
-        self._cleaning_ms = self._at_or_after(max(compacts_ms, now_ms + 1), self._cleaner_interval())
+        self._timers.set(self._cleaning, self._at_or_after(max(compacts_ms, now_ms + 1), self._cleaner_interval()))
 
-    def next_deadline(self) -> float | None:
-        """Return the time of the next check, in milliseconds of the brokers' time; None if none is needed."""
-        due_ms = min(self._retention_ms, self._cleaning_ms)
-        return None if due_ms == inf else due_ms
-
-    def tick(self, now_ms: float) -> None:
-        """Perform the checks that are due."""
-        deletes, compacts = now_ms >= self._retention_ms, now_ms >= self._cleaning_ms
-        if not deletes and not compacts:
-            return
+    def _check(self, check: TimedValue[str], due_ms: float, now_ms: float) -> None:
+        """Perform the check that is due, together with the other one if that is due, too."""
+        deletes = check is self._retention or now_ms >= self._retention.scheduled_ms
+        compacts = check is self._cleaning or now_ms >= self._cleaning.scheduled_ms
         for partition, config in self._led():
             if deletes and config.retention_ms >= 0:
                 partition.log.delete_before(now_ms - config.retention_ms)

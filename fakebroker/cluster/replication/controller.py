@@ -6,7 +6,7 @@ requests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -17,6 +17,7 @@ from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
 from fakebroker.cluster.replication.replica_copies import Copy, ReplicaCopies
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topics
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.protocol.releases import Release
 
 
@@ -49,8 +50,8 @@ class Controller:
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
         copies: The copies of reassignments in progress.
         moves: The moves of coordinators, by the names of their internal topics.
+        queue: The timers of the cluster.
         balance: When preferred leaders are elected automatically; None if they are not.
-        balance_due_ms: When the next automatic election is due; None if all partitions have their preferred leader.
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -58,8 +59,17 @@ class Controller:
     purgatory: FetchPurgatory
     copies: ReplicaCopies
     moves: Mapping[str, CoordinatorMoves[Any]]
+    queue: TimerQueue[Any]
     balance: LeaderBalance | None = None
-    balance_due_ms: float | None = None
+    _balance_timer: TimedValue[str] = field(default_factory=lambda: TimedValue("preferred leaders"))
+    _balance_timers: Timers[TimedValue[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies.timers = self.queue.service(
+            Rank.CONTROLLER,
+            lambda timer, due_ms, now_ms: self._finish_copies(self.copies.due(now_ms), now_ms, Failover()),
+        )
+        self._balance_timers = self.queue.service(Rank.LEADER_BALANCE, self._balance_leaders)
 
     # Leaders
 
@@ -204,19 +214,27 @@ class Controller:
                     self._schedule_balance(partition, now_ms)
 
     def _schedule_balance(self, partition: Partition, now_ms: float) -> None:
-        if self.balance is None or self.balance_due_ms is not None or partition.leader_id == partition.replicas[0]:
-            return
-        self.balance_due_ms = now_ms + self.balance.interval_ms
+        if self.balance is not None and partition.leader_id != partition.replicas[0]:
+            self._balance_timers.schedule(self._balance_timer, now_ms + self.balance.interval_ms)
 
-    def balance_leaders(self, now_ms: float) -> None:
-        """If an automatic election is due, elect preferred leaders and schedule the next election.
+    @property
+    def balance_due_ms(self) -> float | None:
+        """When the next automatic election is due; None if all partitions have their preferred leader."""
+        due_ms = self._balance_timer.scheduled_ms
+        return None if due_ms == inf else due_ms
+
+    def forget_balance(self) -> None:
+        """Cancel the next automatic election, for a reset."""
+        self._balance_timers.cancel(self._balance_timer)
+
+    def _balance_leaders(self, timer: object, due_ms: float, now_ms: float) -> None:
+        """Elect preferred leaders and schedule the next election.
 
         Since 4.0 all of them (ReplicationControlManager.maybeBalancePartitionLeaders), before only those of brokers
         that have lost many (KafkaController.checkAndTriggerAutoLeaderRebalance).
         """
-        balance, due_ms = self.balance, self.balance_due_ms
-        if balance is None or due_ms is None or now_ms < due_ms:
-            return
+        balance = self.balance
+        assert balance is not None
         by_preferred: dict[int, list[Partition]] = {}
         for topic in self.topics.all():
             for partition in topic.partitions:
@@ -230,7 +248,6 @@ class Controller:
                     # The other replicas of a partition that awaits its last leader are not in sync.
                     if self.can_lead_again(partition) and not partition.awaits_last_leader:
                         self.set_leader(partition, node_id, now_ms, Failover())
-        self.balance_due_ms = None
         self.schedule_balance(now_ms)
 
     # Coordinators
@@ -305,21 +322,10 @@ class Controller:
 
     # Time
 
-    def tick(self, now_ms: float) -> None:
-        """Finish loading the partitions of coordinators whose `load_ms` has passed, and copies that have ended."""
-        if self.copies.next_end_ms <= now_ms:
-            self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
-        for moves in self.moves.values():
-            moves.tick(now_ms)
+    def _end_copies(self, timer: object, due_ms: float, now_ms: float) -> None:
+        self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
 
-    def next_deadline(self) -> float | None:
-        """Return when the next coordinator finishes loading, copy ends or automatic election is due (ms).
-
-        None if there is none of them, or if all of them wait for something else than time.
-        """
-        end_ms = self.copies.next_end_ms
-        if self.balance_due_ms is not None:
-            end_ms = min(end_ms, self.balance_due_ms)
-        for moves in self.moves.values():
-            end_ms = min(end_ms, moves.next_end_ms)
-        return None if end_ms == inf else end_ms
+    def is_due(self, now_ms: float) -> bool:
+        """Return whether leaders or coordinators change at a time: an election, the end of a copy or of loading."""
+        due_ms = (self.copies.end_ms, self._balance_timer.scheduled_ms, *(each.end_ms for each in self.moves.values()))
+        return min(due_ms) <= now_ms

@@ -6,13 +6,14 @@ Depends on brokers and topics; not on what is coordinated.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, Generic, Protocol, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import NO_LEADER, Partition
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12
@@ -90,6 +91,8 @@ class CoordinatorMoves(Generic[C]):
             is infinite if only `finish_loading` ends it.
         stale: Maps the number of a partition to (node id of its old leader, end in ms). Until the end, FindCoordinator
             returns the old leader.
+        queue: The timers of the cluster.
+        number: The place of this topic among those whose loading ends at the same time.
         is_started: Whether leaders coordinate their partitions. Those of a fresh cluster may not yet (`FirstUse`).
     """
 
@@ -97,14 +100,25 @@ class CoordinatorMoves(Generic[C]):
     partition: Callable[[int], Partition]
     of_broker: Callable[[BrokerNode], C]
     load: Callable[[C, Partition, float], None]
+    queue: TimerQueue[Any]
+    number: int
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
     is_started: bool = True
+    _timer: TimedValue[str] = field(default_factory=lambda: TimedValue("loading of coordinators"))
+    _timers: Timers[TimedValue[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._timers = self.queue.service(Rank.CONTROLLER, self._end_loading, self.number)
+
+    def _schedule(self) -> None:
+        self._timers.set(self._timer, min((end_ms for end_ms, _ in self.loading.values()), default=inf))
 
     def clear(self) -> None:
         """Forget pending loads and stale leaders."""
         self.loading.clear()
         self.stale.clear()
+        self._schedule()
 
     def move(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
         """Move the coordinator of a partition from its old leader to its new one, if it has one."""
@@ -112,6 +126,7 @@ class CoordinatorMoves(Generic[C]):
             return
         index = partition.index
         self.loading.pop(index, None)
+        self._schedule()
         self.stale.pop(index, None)
         if old_id != NO_LEADER:
             old = self.of_broker(self.brokers[old_id])
@@ -132,6 +147,7 @@ class CoordinatorMoves(Generic[C]):
         """Let the leader of a partition load it until a time."""
         self.of_broker(self.brokers[partition.leader_id]).start_loading(partition.index)
         self.loading[partition.index] = (end_ms, fails)
+        self._timers.schedule(self._timer, end_ms)
 
     def finish_loading(self, now_ms: float) -> None:
         """Finish loading all partitions, regardless of their remaining time."""
@@ -140,6 +156,7 @@ class CoordinatorMoves(Generic[C]):
 
     def _finish_loading(self, index: int, now_ms: float) -> None:
         _, fails = self.loading.pop(index)
+        self._schedule()
         partition = self.partition(index)
         coordinator = self.of_broker(self.brokers[partition.leader_id])
         if fails:
@@ -170,15 +187,15 @@ class CoordinatorMoves(Generic[C]):
         for index in list(coordinator.led_indexes()):
             coordinator.resign(index, now_ms)
 
-    def tick(self, now_ms: float) -> None:
+    def _end_loading(self, timer: object, due_ms: float, now_ms: float) -> None:
         """Finish loading the partitions whose `load_ms` has passed."""
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
     @property
-    def next_end_ms(self) -> float:
+    def end_ms(self) -> float:
         """When the next partition finishes loading; infinite if none does by time."""
-        return min((end_ms for end_ms, _ in self.loading.values()), default=inf)
+        return self._timer.scheduled_ms
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
         """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""

@@ -10,6 +10,7 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
+from fakebroker.coordinator.runtime.timer_queue import TimedValue, Timers
 
 CopyRate = Callable[[Partition, int], float]
 """Returns how many bytes per second may be copied from the leader of a partition to a broker; infinite if unlimited."""
@@ -60,12 +61,13 @@ class ReplicaCopies:
 
     Attributes:
         held_topics: Names of topics whose copies wait until they are released; None stands for all topics.
-        next_end_ms: When the next copy ends; infinite if there is none, or if all of them wait.
+        timers: The timer of the next copy that ends.
     """
 
     def __init__(self, brokers: Mapping[int, BrokerNode], rate: CopyRate) -> None:
         self.held_topics: set[str | None] = set()
-        self.next_end_ms = inf
+        self.timers: Timers[TimedValue[str]] | None = None
+        self._timer = TimedValue("copies of replicas")
         self._brokers = brokers
         self._rate = rate
         self._copies: list[Copy] = []
@@ -87,13 +89,19 @@ class ReplicaCopies:
         self._find_next_end()
 
     def _find_next_end(self) -> None:
-        self.next_end_ms = min((copy.end_ms for copy in self._copies), default=inf)
+        if self.timers is not None:
+            self.timers.set(self._timer, min((copy.end_ms for copy in self._copies), default=inf))
 
     def clear(self) -> None:
         """Drop all copies, and release all topics."""
         self._copies.clear()
         self.held_topics.clear()
-        self.next_end_ms = inf
+        self._find_next_end()
+
+    @property
+    def end_ms(self) -> float:
+        """When the next copy ends; infinite if there is none, or if all of them wait."""
+        return self._timer.scheduled_ms
 
     def reschedule(self, now_ms: float) -> None:
         """Compute all ends again: something that copies wait for, or a limit, may have changed."""

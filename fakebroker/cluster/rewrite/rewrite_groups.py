@@ -6,6 +6,7 @@ classic coordinators write. Both move with the leaders of `__consumer_offsets`.
 
 from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
+from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
@@ -16,6 +17,7 @@ from fakebroker.coordinator.rewrite.api import GroupMetadata, RewriteConfig, Sto
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group_store import GroupStore
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 
 GroupRegistry = Registry[GroupMetadata | None]
 
@@ -49,11 +51,13 @@ class RewriteGroups:
         self._new_id = new_id
         self._disconnect = disconnect
 
-    def new_broker(self, offsets: Coordinator) -> RewriteBroker:
+    def new_broker(self, offsets: Coordinator, queue: TimerQueue[Any], node_id: int) -> RewriteBroker:
         """Create the coordinator of one broker, which has no groups yet.
 
         Args:
             offsets: The broker's classic coordinator. `max.session.timeout` is its `group.max.session.timeout.ms`.
+            queue: The timers of the cluster.
+            node_id: The node id of the broker.
         """
         config = RewriteConfig(max_session_timeout_ms=offsets.config.group_max_session_timeout_ms)
         store = GroupStore(self.registry)
@@ -62,7 +66,14 @@ class RewriteGroups:
             done(store.prepared_write(self.partition_of(group_id), group_id, metadata)(), self._now_ms())
 
         coordinator = RewriteCoordinator(
-            config, self._new_id, self._partition_count, write, self.partition_of, self._disconnect
+            config,
+            self._new_id,
+            self._partition_count,
+            write,
+            self.partition_of,
+            self._disconnect,
+            queue=queue,
+            node_id=node_id,
         )
         return RewriteBroker(coordinator, offsets, store)
 
@@ -101,13 +112,3 @@ class RewriteGroups:
         for coordinator in self.coordinators():
             for shard in list(coordinator.shards()):
                 coordinator.resign(shard, now_ms)
-
-    def tick(self, now_ms: float) -> None:
-        """Expire the sessions that have ended."""
-        for coordinator in self.coordinators():
-            coordinator.tick(now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next; None without consumers."""
-        deadlines = [coordinator.next_deadline() for coordinator in self.coordinators()]
-        return min([deadline for deadline in deadlines if deadline is not None], default=None)

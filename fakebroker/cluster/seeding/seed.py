@@ -530,7 +530,7 @@ def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
         raise ConfigError.of("state", plan.state.value, "a coordinator for the group", where=f"group {plan.group_id!r}")
     coordinator = broker.coordinator
     if plan.state is GroupState.DEAD:
-        coordinator.delete_group(plan.group_id, now_ms, lambda error: None)
+        coordinator.delete_groups([plan.group_id], now_ms)
         return
     group = controls.group_of(coordinator, plan.group_id)
     controls.force_rebalance(coordinator, group, now_ms)

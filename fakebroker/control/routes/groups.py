@@ -116,12 +116,10 @@ def _check_known(served: ServedCluster, group_id: str) -> None:
 def delete_group(served: ServedCluster, group_id: str) -> None:
     """Delete a group without members, as DeleteGroups does."""
     broker = served.cluster.cluster.coordinator_of(group_id)
-    errors: list[ErrorCode] = []
     if broker is None:
-        errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     else:
-        broker.coordinator.delete_group(group_id, served.cluster.clock.now_ms(), errors.append)
-    error = errors[0] if errors else ErrorCode.NONE  # no result yet while the tombstones are being stored
+        error = broker.coordinator.delete_groups([group_id], served.cluster.clock.now_ms())[group_id]
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
         raise not_found("group", group_id, "an existing group")
     if error:

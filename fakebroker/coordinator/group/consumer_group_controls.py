@@ -22,20 +22,21 @@ def force_assignment(coordinator: Coordinator, group: ConsumerGroup, now_ms: flo
     if group.state not in _FORCEABLE:
         expected = f"a group in state Reconciling or Stable, not {group.state.value}"
         raise ConfigError.of("group_id", group.group_id, expected)
-    groups = coordinator.groups.consumer
-    coordinator.groups.apply_to_consumer_group(group, lambda: groups.next_epoch(group), now_ms)
+    coordinator.groups.consumer.next_epoch(group)
+    coordinator.groups.changed(group, now_ms)
 
 
 def expire(coordinator: Coordinator, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: float) -> None:
     """Expire a member's session."""
-    groups, member_id = coordinator.groups.consumer, member.member_id
-    coordinator.groups.apply_to_consumer_group(group, lambda: groups.expire_session(group, member_id, now_ms), now_ms)
+    cause = f"session of {member.member_id} expired"
+    coordinator.groups.consumer.remove(group, [member.member_id], now_ms, cause)
+    coordinator.groups.changed(group, now_ms)
 
 
 def fence_epoch(coordinator: Coordinator, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: float) -> None:
     """Forget the epoch of a member, as a coordinator that has lost records: its next heartbeat is fenced."""
-    groups, member_id = coordinator.groups.consumer, member.member_id
-    coordinator.groups.apply_to_consumer_group(group, lambda: groups.forget_epoch(group, member_id, now_ms), now_ms)
+    coordinator.groups.consumer.forget_epoch(group, member, now_ms)
+    coordinator.groups.changed(group, now_ms)
 
 
 def fence(coordinator: Coordinator, group: ConsumerGroup, instance_id: str, now_ms: float) -> None:
@@ -56,4 +57,4 @@ def fence(coordinator: Coordinator, group: ConsumerGroup, instance_id: str, now_
             subscribed_topic_regex=member.subscribed_topic_regex,
             owned={} if is_joining else None,
         )
-        coordinator.consumer_group_heartbeat(request, now_ms, lambda result: None)
+        coordinator.consumer_group_heartbeat(request, now_ms)

@@ -1,6 +1,6 @@
 """Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
-Groups are changed by the procedures of requests and timers, so that records, answers and invariants are as in Kafka.
+Groups are changed by the functions for requests and timers, so that records, answers and invariants are as in Kafka.
 `cluster/commands/group_commands.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the
 group.
 """
@@ -25,7 +25,6 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partition
 
@@ -153,23 +152,20 @@ def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
 
     The caller first removes the state from `GroupControls.held_states`.
     """
-    coordinator.groups.apply(group, _complete_held_phase, now_ms)
-
-
-def _complete_held_phase(group: Group, now_ms: float) -> Procedure[None]:
     if group.controls is None or group.is_held:
         return
     group.change.cause = f"released from {group.state.value}"
     if group.state is PREPARING_REBALANCE:
         if group.is_overdue or (group.have_all_joined and not group.is_initial_rebalance):
-            yield from complete_join_phase(group, now_ms)
+            complete_join_phase(group, now_ms)
     elif group.state is COMPLETING_REBALANCE:
         is_overdue, group.is_overdue = group.is_overdue, False
         if held := group.take_held_sync(group.leader_id or ""):
             request, token = held
-            yield from sync(group, request, token, now_ms)
+            sync(group, request, token, now_ms)
         if is_overdue:
-            yield from expire_sync(group, now_ms)
+            expire_sync(group, now_ms)
+    coordinator.groups.changed_by_timer(group, now_ms)
 
 
 def force_rebalance(coordinator: Coordinator, group: Group | ConsumerGroup, now_ms: float) -> None:
@@ -184,13 +180,9 @@ def force_rebalance(coordinator: Coordinator, group: Group | ConsumerGroup, now_
     if group.state in (EMPTY, PREPARING_REBALANCE):
         expected = f"a group in state CompletingRebalance or Stable, not {group.state.value}"
         raise ConfigError.of("group_id", group.group_id, expected)
-    coordinator.groups.apply(group, _force_rebalance, now_ms)
-
-
-def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
-    if group.state not in (EMPTY, PREPARING_REBALANCE):  # The state may have changed while an append was pending.
-        group.change.cause = "a rebalance was forced"
-        yield from start_rebalance(group, now_ms)
+    group.change.cause = "a rebalance was forced"
+    start_rebalance(group, now_ms)
+    coordinator.groups.changed_by_timer(group, now_ms)
 
 
 def evict(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
@@ -201,7 +193,7 @@ def evict(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now
     Raises:
         ConfigError: There is no such member.
     """
-    coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms, lambda result: None)
+    coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms)
 
 
 def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
@@ -213,13 +205,8 @@ def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, no
     if isinstance(group, ConsumerGroup):
         consumer_group_controls.expire(coordinator, group, member_of(group, name), now_ms)
         return
-    member = member_of(group, name)
-    coordinator.groups.apply(group, lambda group, now_ms: _expire_session(group, member, now_ms), now_ms)
-
-
-def _expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
-    if group.members.get(member.member_id) is member:  # The member may have left while an append was pending.
-        yield from expire_session(group, member, now_ms)
+    expire_session(group, member_of(group, name), now_ms)
+    coordinator.groups.changed_by_timer(group, now_ms)
 
 
 def choose_leader(group: Group, controls: GroupControls, name: str) -> None:

@@ -1,13 +1,13 @@
 """The group coordinator of one broker: the requests and timers of all groups in the offsets partitions that it leads.
 
-`Coordinator` finds the group of a request, rejects requests for groups of other coordinators, and runs the procedures
-in `classic` and `modern`. Requests for offsets are in `committed_offsets.py`. Does not depend on wire formats, API
+`Coordinator` finds the group of a request, rejects requests for groups of other coordinators, and calls `classic`
+and `modern`. Requests for offsets are in `committed_offsets.py`. Does not depend on wire formats, API
 versions, sockets, clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
+from typing import Any
 
 from fakebroker.coordinator.group.api import Answer, ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic import join
@@ -18,7 +18,7 @@ from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALAN
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
-from fakebroker.coordinator.group.groups import AnyGroup, GroupRuntime, Groups
+from fakebroker.coordinator.group.groups import AnyGroup, Groups
 from fakebroker.coordinator.group.history import ChangedGroup, discard_change
 from fakebroker.coordinator.group.modern import requests
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
@@ -27,35 +27,34 @@ from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat,
 from fakebroker.coordinator.group.offsets.committed_offsets import CommittedOffsets
 from fakebroker.coordinator.group.offsets.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.group.persistence import replay
-from fakebroker.coordinator.group.records import Procedure, Record
-from fakebroker.coordinator.runtime.partitions import LedPartition
-from fakebroker.coordinator.runtime.runtime import Append, CoordinatorRuntime
+from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.runtime.partitions import Append, LedPartition, Partitions
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
 from fakebroker.errors import ErrorCode
 
 # Globals are faster than attributes of enumerations, which matters in `heartbeat`.
 _NONE = ErrorCode.NONE
 _REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
 
+_OTHER_TIMERS = 3
+"""The timers of a group that are not of a member: the join, the sync and the extension's."""
 
-def append_nowhere(partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+
+def append_nowhere(partition: int, records: tuple[Record, ...]) -> ErrorCode:
     """Drop the records, for a coordinator whose groups need not survive a failover."""
-    done(_NONE)
+    return _NONE
 
 
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    Results are returned in three ways. The results of joins and syncs are added to the list `answers`, which the caller
-    empties. This includes results that are known at once, so that all answers are in one order. Other methods that may
-    append records call `done` with the result: before they return, or later if an append is pending. Heartbeats and
-    offset fetches never wait; their methods return the result.
+    A method returns the result of its request, except those of joins and syncs, which may be parked. Their results are
+    added to the list `answers`, which the caller empties; also results that are known at once, so that all answers are
+    in one order.
 
-    While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
-    run in order when it completes. A waiting request is handled with the `now_ms` of its call.
-
-    `now_ms` is the only source of the time. Timers expire only in `tick`; a caller that wants timers to expire before
-    a request calls `tick` first. A timer that expires late takes effect at the `now_ms` of that `tick`, as on a busy
-    broker. All methods are called in one thread.
+    `now_ms` is the only source of the time. Timers expire when the queue runs; a caller that wants timers to expire
+    before a request runs it first. A timer that expires late takes effect at the time of that run, as on a busy broker.
+    All methods are called in one thread.
 
     Args:
         config: The settings. Can be replaced later (`configure`): the new settings apply to new groups and to checks of
@@ -65,9 +64,14 @@ class Coordinator:
         controls: The manual settings of rebalances, by group id.
         on_change: Called with a group and `now_ms` after each request or timer that may have changed the group. It has
             to call `forget_change` of the group.
+        queue: The queue of its timers, if it shares one with other services.
+        node_id: The node id of its broker.
 
     Attributes:
-        groups: The groups of both kinds. Procedures that no request causes are run there.
+        queue: The queue of its timers. Groups and partitions with the same deadline expire in the order in which they
+            first had a timer; for timers of one group see `expire_next_timer`.
+        partitions: The offsets partitions that it leads or loads.
+        groups: The groups of both kinds. Changes that no request causes are made there.
         offsets: The committed offsets, and the requests that commit, fetch and delete them.
         answers: Answers that the caller has not taken yet, as pairs of token and result. Requests whose token is None
             are not answered.
@@ -80,14 +84,21 @@ class Coordinator:
         append: Append[Record] = append_nowhere,
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
         on_change: Callable[[ChangedGroup, float], None] = discard_change,
+        queue: TimerQueue[Any] | None = None,
+        node_id: int = 0,
     ) -> None:
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
-        self._runtime: GroupRuntime = CoordinatorRuntime(config.offsets_topic_num_partitions, append, self._expire)
+        self.queue: TimerQueue[Any] = TimerQueue() if queue is None else queue
+        self.partitions = Partitions(config.offsets_topic_num_partitions)
+        self._append = append
         self._pending = PartitionedPendingOffsets()
-        self.groups = Groups(self._runtime, config, new_uuid, self.answer, self._pending, controls, on_change)
-        self.offsets = CommittedOffsets(self._runtime, self.groups, config, self._pending)
+        timers = self.queue.service(Rank.GROUPS, self._expire, node_id)
+        self.groups = Groups(
+            self.partitions, append, timers, config, new_uuid, self.answer, self._pending, controls, on_change
+        )
+        self.offsets = CommittedOffsets(self.partitions, append, self.groups, config, self._pending)
         self._classic = self.groups.classic  # An attribute less in `heartbeat`.
 
     def configure(self, config: CoordinatorConfig) -> None:
@@ -99,11 +110,11 @@ class Coordinator:
 
     def set_partition_count(self, partition_count: int) -> None:
         """Change the number of offsets partitions. The coordinator must not lead or load any."""
-        self._runtime.partition_count = partition_count
+        self.partitions.count = partition_count
 
     def lead(self, partition: int, now_ms: float) -> None:
         """Lead an offsets partition without groups."""
-        self._runtime.lead(partition, now_ms)
+        self.partitions.lead(partition, now_ms)
 
     def start_loading(self, partition: int) -> None:
         """Mark an offsets partition as being loaded: its requests get COORDINATOR_LOAD_IN_PROGRESS.
@@ -111,7 +122,7 @@ class Coordinator:
         Raises:
             RuntimeError: The partition is led.
         """
-        self._runtime.start_loading(partition)
+        self.partitions.start_loading(partition)
 
     def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
         """Lead a partition that was being loaded, with the groups in its log; see `Groups.add_loaded`.
@@ -123,7 +134,8 @@ class Coordinator:
             RuntimeError: The partition is not being loaded.
         """
         loaded = replay(records, partition, self.config.consumer.release)
-        self._runtime.finish_loading(partition, now_ms)
+        self.partitions.end_loading(partition)
+        self.partitions.lead(partition, now_ms)
         self._pending.load(partition, loaded.pending)
         self.groups.add_loaded(loaded, now_ms)
 
@@ -133,58 +145,43 @@ class Coordinator:
         Raises:
             RuntimeError: The partition is not being loaded.
         """
-        self._runtime.fail_loading(partition)
+        self.partitions.end_loading(partition)
 
     def resign(self, partition: int, now_ms: float) -> None:
         """Stop leading or loading a partition: drop its groups, and answer waiting requests with NOT_COORDINATOR."""
-        self._runtime.resign(partition, partial(self.groups.unload, partition, now_ms))
+        self.partitions.resign(partition)
+        self.groups.unload(partition, now_ms)
 
     def error_for(self, group_id: str) -> ErrorCode:
         """Return NONE if the partition of a group is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        return self._runtime.error_for(group_id)
+        return self.partitions.error_for(group_id)
 
     @property
     def is_loading(self) -> bool:
         """Whether an offsets partition is being loaded, so that not all groups are known."""
-        return self._runtime.is_loading
+        return self.partitions.is_loading
 
     def leads(self, partition: int) -> bool:
         """Whether an offsets partition is led here."""
-        return self._runtime.led_partition(partition) is not None
+        return partition in self.partitions.led
 
     def led_partition(self, partition: int) -> LedPartition | None:
         """Return an offsets partition, or None if it is not led here."""
-        return self._runtime.led_partition(partition)
-
-    def led_partitions(self) -> Collection[LedPartition]:
-        """Return the offsets partitions that are led here."""
-        return self._runtime.led_partitions()
+        return self.partitions.led.get(partition)
 
     def led_indexes(self) -> Collection[int]:
         """Return the indexes of the offsets partitions that are led here."""
-        return [led.partition for led in self._runtime.led_partitions()]
-
-    # Operations
+        return self.partitions.led
 
     def answer(self, token: object, result: object) -> None:
         """Add the answer to a JoinGroup or SyncGroup to `answers`."""
         if token is not None:
             self.answers.append((token, result))
 
-    def submit(self, group_id: str, operation: Callable[[], None]) -> None:
-        """Run an operation on a group: now, or after the operations on its partition that wait for an append."""
-        self._runtime.submit(group_id, operation)
-
     # Membership
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        """Handle a JoinGroup; the answer comes through `answers`, at once or later."""
-        if self._runtime.is_busy:
-            self.submit(group_id, partial(self._join_group, group_id, request, token, now_ms))
-        else:
-            self._join_group(group_id, request, token, now_ms)
-
-    def _join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
+        """Handle a JoinGroup; the answer comes through `answers`, at once or when the join phase ends."""
         group = self._classic.get(group_id)
         former = self.groups.consumer.get(group_id) if group is None else None
         error = self.error_for(group_id) if group is None else _NONE
@@ -194,38 +191,30 @@ class Coordinator:
             if former is not None and rejection.error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.groups.forget_empty(former, now_ms)
         elif former is not None and former.members:
-            consumer_group = former
-
-            def complete(result: JoinResult) -> None:
-                self.answer(token, result)
-                self._resolve(consumer_group, result.regexes_to_resolve, request.may_describe, now_ms)
-
-            procedure = self.groups.consumer.join(consumer_group, request, now_ms)
-            self.groups.run_consumer_group(consumer_group, procedure, now_ms, complete)
+            result = self.groups.consumer.join(former, request, now_ms)
+            self.groups.changed(former, now_ms)
+            self.answer(token, result)
+            self._resolve(former, result.regexes_to_resolve, request.may_describe, now_ms)
         elif group is not None:
-            extended = group.extension.join(request, token, now_ms, self.new_uuid)
-            self.groups.run(group, extended or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
+            if not group.extension.join(request, token, now_ms, self.new_uuid):
+                join.join(group, request, token, now_ms, self.new_uuid)
+            self.groups.changed(group, now_ms)
         else:
             group = self.groups.create(group_id, now_ms)
             if former is None:
                 group.record_creation("first JoinGroup", now_ms)
             else:
                 group.record_conversion("first JoinGroup", former.state, (), now_ms)
-            first_join = self.groups.run_first_join(
-                group, join.join(group, request, token, now_ms, self.new_uuid), now_ms
-            )
-            if former is not None:
-                first_join = self.groups.replace_consumer_group(former, group, first_join, token, now_ms)
-            self.groups.run(group, first_join, now_ms)
+            if former is not None and (error := self.groups.replace_consumer_group(former, group, now_ms)):
+                self.answer(token, JoinResult(error))
+            else:
+                group.is_being_stored = not self.config.is_before_kip_848
+                join.join(group, request, token, now_ms, self.new_uuid)
+                self.groups.store_first(group, now_ms)
+            self.groups.changed(group, now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
-        """Handle a SyncGroup; the answer comes through `answers`, at once or later."""
-        if self._runtime.is_busy:
-            self.submit(group_id, partial(self._sync_group, group_id, request, token, now_ms))
-        else:
-            self._sync_group(group_id, request, token, now_ms)
-
-    def _sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
+        """Handle a SyncGroup; the answer comes through `answers`, at once or with that of the leader."""
         group = self._classic.get(group_id) if group_id else None
         if group is None and (consumer_group := self.groups.consumer.get(group_id)) is not None:
             result = self.groups.consumer.sync(consumer_group, request, now_ms)
@@ -238,7 +227,8 @@ class Coordinator:
                 error = _REBALANCE_IN_PROGRESS
             self.answer(token, SyncResult(error))
         else:
-            self.groups.run(group, sync(group, request, token, now_ms), now_ms)
+            sync(group, request, token, now_ms)
+            self.groups.changed(group, now_ms)
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
@@ -277,97 +267,47 @@ class Coordinator:
         error = self._error_without_group(group_id)
         return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
-    def leave_group(
-        self,
-        group_id: str,
-        members: Sequence[tuple[str, str | None]],
-        now_ms: float,
-        done: Callable[[ItemResults], None],
-    ) -> None:
+    def leave_group(self, group_id: str, members: Sequence[tuple[str, str | None]], now_ms: float) -> ItemResults:
         """Remove members from a group.
 
         Args:
             group_id: The group.
             members: Pairs of member id, or "", and instance id.
             now_ms: The time.
-            done: Called with the result, see `ItemResults`.
         """
-        self.submit(group_id, partial(self._leave_group, group_id, members, now_ms, done))
-
-    def _leave_group(
-        self,
-        group_id: str,
-        members: Sequence[tuple[str, str | None]],
-        now_ms: float,
-        done: Callable[[ItemResults], None],
-    ) -> None:
         group = self._classic.get(group_id)
         if error := self._group_error(group_id):
-            done((error, []))
-        elif (consumer_group := self.groups.consumer.get(group_id)) is not None:
-            procedure = self.groups.consumer.leave(consumer_group, members, now_ms)
-            self.groups.run_consumer_group(consumer_group, procedure, now_ms, done)
+            return error, []
+        if (consumer_group := self.groups.consumer.get(group_id)) is not None:
+            result = self.groups.consumer.leave(consumer_group, members, now_ms)
+            self.groups.changed(consumer_group, now_ms)
         elif group is None:
-            done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
+            return _NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         else:
-            self.groups.run(group, leave(group, members, now_ms), now_ms, done)
+            result = leave(group, members, now_ms)
+            self.groups.changed(group, now_ms)
+        return result
 
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
-    ) -> None:
-        """Handle a ConsumerGroupHeartbeat; `done` is called with the result."""
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
+        """Handle a ConsumerGroupHeartbeat."""
+        group_id = request.group_id
         try:
             requests.check(request, self.config.consumer.assignors)
-        except HeartbeatError as error:
-            done(HeartbeatResult(error.error, error.message))
-            return
-        self.submit(request.group_id, partial(self._consumer_group_heartbeat, request, now_ms, done))
-
-    def extend_consumer_session(
-        self,
-        group_id: str,
-        member_id: str,
-        member_epoch: int,
-        instance_id: str | None,
-        client: tuple[str, str],
-        now_ms: float,
-    ) -> int | None:
-        """Handle a ConsumerGroupHeartbeat that reports nothing new, if it changes nothing but the session.
-
-        See `ConsumerGroups.extend_session`. If an append is pending, other requests may have to be handled before.
-        """
-        if self._runtime.is_busy:
-            return None
-        return self.groups.consumer.extend_session(group_id, member_id, member_epoch, instance_id, client, now_ms)
-
-    def _consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
-    ) -> None:
-        group_id = request.group_id
-        if error := self.error_for(group_id):
-            done(HeartbeatResult(error))
-            return
-        group, classic = self.groups.consumer.get(group_id), self._classic.get(group_id)
-        first: tuple[Record, ...] = ()
-        if group is None:
-            try:
+            if error := self.error_for(group_id):
+                return HeartbeatResult(error)
+            group, classic = self.groups.consumer.get(group_id), self._classic.get(group_id)
+            first: tuple[Record, ...] = ()
+            if group is None:
                 group, first = self.groups.new_consumer_group(request, classic, now_ms)
-            except HeartbeatError as fault:
-                done(HeartbeatResult(fault.error, fault.message))
-                return
-
-        def handle() -> Procedure[HeartbeatResult]:
-            result = yield from self.groups.consumer.heartbeat(group, request, now_ms, first)
-            if first and not result.error and classic is not None:
-                self.groups.forget_classic(classic, now_ms)
-            return result
-
-        def complete(result: HeartbeatResult) -> None:
-            self.groups.schedule_offset_expiry(group.partition, now_ms)
-            done(result)
-            self._resolve(group, result.regexes_to_resolve, request.may_describe, now_ms)
-
-        self.groups.run_consumer_group(group, handle(), now_ms, complete)
+        except HeartbeatError as fault:
+            return HeartbeatResult(fault.error, fault.message)
+        result = self.groups.consumer.heartbeat(group, request, now_ms, first)
+        if first and not result.error and classic is not None:
+            self.groups.forget_classic(classic, now_ms)
+        self.groups.changed(group, now_ms)
+        self.groups.schedule_offset_expiry(group.partition, now_ms)
+        self._resolve(group, result.regexes_to_resolve, request.may_describe, now_ms)
+        return result
 
     def _resolve(
         self,
@@ -378,63 +318,40 @@ class Coordinator:
     ) -> None:
         """Resolve regular expressions, if there are any, in a step after the request that causes it."""
         if regexes:
-            resolution = self.groups.consumer.resolve(group, regexes, may_describe, now_ms)
-            run = partial(self.groups.run_consumer_group, group, resolution, now_ms)
-            self._runtime.submit_to(group.partition, run)
+            self.groups.consumer.resolve(group, regexes, may_describe, now_ms)
+            self.groups.changed(group, now_ms)
 
     # Deleting groups
 
-    def delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
-        """Delete a group, like `delete_groups`; `done` is called with NONE or the error."""
-        self.delete_groups([group_id], now_ms, lambda errors: done(errors[group_id]))
+    def delete_groups(self, group_ids: Collection[str], now_ms: float) -> Mapping[str, ErrorCode]:
+        """Delete groups and their offsets; return NONE or the error for each.
 
-    def delete_groups(
-        self, group_ids: Collection[str], now_ms: float, done: Callable[[Mapping[str, ErrorCode]], None]
-    ) -> None:
-        """Delete groups and their offsets. They must have no members, and no joins that their extensions hold back.
-
-        The groups of an offsets partition are deleted in one batch. If the append fails, all results of the partition
-        are its error, also those of groups that could not have been deleted (`GroupCoordinatorService.deleteGroups`).
-        Before KIP-848, each group has its own batch, and is deleted even if the append fails.
+        They must have no members, and no joins that their extensions hold back. The groups of an offsets partition are
+        deleted in one batch. If the append fails, all results of the partition are its error, also those of groups that
+        could not have been deleted (`GroupCoordinatorService.deleteGroups`). Before KIP-848, each group has its own
+        batch, and is deleted even if the append fails.
 
         Args:
             group_ids: The groups, each once.
             now_ms: The time.
-            done: Called with NONE or the error for each group.
         """
-        errors: dict[str, ErrorCode] = {}
-
-        def complete(some: Mapping[str, ErrorCode]) -> None:
-            errors.update(some)
-            if len(errors) == len(group_ids):
-                done(errors)
-
+        errors = {group_id: self._error_of_deletion(group_id) for group_id in group_ids}
         batches: dict[object, list[str]] = {}
         for group_id in group_ids:
-            key = group_id if self.config.is_before_kip_848 else self._runtime.partition_for(group_id)
+            key = group_id if self.config.is_before_kip_848 else self.partitions.partition_for(group_id)
             batches.setdefault(key, []).append(group_id)
         for batch in batches.values():
-            self.submit(batch[0], partial(self._delete_groups, batch, now_ms, complete))
-
-    def _delete_groups(
-        self, group_ids: Sequence[str], now_ms: float, done: Callable[[Mapping[str, ErrorCode]], None]
-    ) -> None:
-        errors = {group_id: self._error_of_deletion(group_id) for group_id in group_ids}
-        deleted = [self.groups[group_id] for group_id, error in errors.items() if not error]
-
-        def complete(error: ErrorCode) -> None:
-            if error := self.groups.error_of_tombstones(error, deleted[0].partition):
-                done(dict.fromkeys(group_ids, error))
-                return
+            deleted = [self.groups[group_id] for group_id in batch if not errors[group_id]]
+            if not deleted:
+                continue
+            records = tuple(chain.from_iterable(self.offsets.tombstones(group) for group in deleted))
+            partition = deleted[0].partition
+            if error := self.groups.error_of_tombstones(self._append(partition, records), partition):
+                errors |= dict.fromkeys(batch, error)
+                continue
             for group in deleted:
                 self.groups.drop(group, "DeleteGroups", now_ms)
-            done(errors)
-
-        records = tuple(chain.from_iterable(self.offsets.tombstones(group) for group in deleted))
-        if records:
-            self._runtime.append(deleted[0].partition, records, complete)
-        else:
-            done(errors)
+        return errors
 
     def _error_of_deletion(self, group_id: str) -> ErrorCode:
         group = self._classic.get(group_id)
@@ -454,29 +371,18 @@ class Coordinator:
 
     # Time
 
-    def tick(self, now_ms: float) -> None:
-        """Expire all timers that are due, in order of their deadlines, across all groups and partitions.
-
-        Groups and partitions with the same deadline expire in the order in which they first had a timer. For timers of
-        one group, see `expire_next_timer`.
-        """
-        self._runtime.tick(now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next, or None without timers. Never late; early if a session was extended."""
-        return self._runtime.next_deadline()
-
     def _expire(self, entry: AnyGroup | LedPartition, deadline_ms: float, now_ms: float) -> None:
         if isinstance(entry, LedPartition):
             self.offsets.expire(entry.partition, now_ms)
         elif isinstance(entry, ConsumerGroup):
             if self.groups.consumer.get(entry.group_id) is entry:
-                self.groups.run_consumer_group(entry, self.groups.consumer.expire(entry, now_ms), now_ms)
+                self.groups.consumer.expire(entry, now_ms)
+                self.groups.changed(entry, now_ms)
         else:
-            is_due = entry.earliest_deadline() == deadline_ms
-            procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
-            self.groups.run_timer(entry, procedure, now_ms)
-
-
-def _nothing() -> Procedure[None]:
-    yield from ()
+            # All that is due at this time, each timer once: a timer that starts again at once is the queue's to count.
+            for _ in range(len(entry.members) + len(entry.pending_members) + _OTHER_TIMERS):
+                if entry.earliest_deadline() != deadline_ms:  # Nothing is left, or a session was extended.
+                    break
+                expire_next_timer(entry, now_ms)
+                self.groups.changed(entry, now_ms)
+            self.groups.changed_by_timer(entry, now_ms)

@@ -1,10 +1,9 @@
 """The groups of one coordinator, of both kinds: which there are, and how requests and timers change them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from math import inf
-from typing import TypeVar
+from typing import Any
 
 from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
@@ -25,14 +24,12 @@ from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat
 from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
 from fakebroker.coordinator.group.offsets.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.group.persistence import LoadedPartition, restore, store, store_new
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, Procedure, Record
-from fakebroker.coordinator.runtime.runtime import CoordinatorRuntime
+from fakebroker.coordinator.group.records import GroupRecord, Record
+from fakebroker.coordinator.runtime.partitions import Append, Partitions
+from fakebroker.coordinator.runtime.timer_queue import Timers
 from fakebroker.errors import ErrorCode
 
-T = TypeVar("T")
-
 AnyGroup = Group | ConsumerGroup
-GroupRuntime = CoordinatorRuntime[Record, AnyGroup]
 
 _NONE = ErrorCode.NONE
 
@@ -41,7 +38,9 @@ class Groups:
     """The groups of the offsets partitions that one broker leads. A group id belongs to one group of either kind.
 
     Args:
-        runtime: The offsets partitions, pending appends and timers.
+        partitions: The offsets partitions.
+        append: Appends records to an offsets partition.
+        timers: The timers of groups, and of the offsets partitions.
         config: The settings of new groups.
         new_uuid: Returns the last part of a new member id; unique.
         answer: Called with the token of a JoinGroup or SyncGroup and its result.
@@ -56,7 +55,9 @@ class Groups:
 
     def __init__(
         self,
-        runtime: GroupRuntime,
+        partitions: Partitions,
+        append: Append[Record],
+        timers: Timers[Any],
         config: CoordinatorConfig,
         new_uuid: Callable[[], str],
         answer: Callable[[object, object], None],
@@ -65,10 +66,11 @@ class Groups:
         on_change: Callable[[ChangedGroup, float], None],
     ) -> None:
         self.classic: dict[str, Group] = {}
-        self.consumer = ConsumerGroups(config.consumer, new_uuid, self._downgrade, controls)
-        self._runtime = runtime
+        self.consumer = ConsumerGroups(config.consumer, new_uuid, append, self._downgrade, controls)
+        self._partitions = partitions
+        self._timers = timers
         self._config = config
-        self._context = GroupContext(config, answer)
+        self._context = GroupContext(config, answer, append)
         self._pending = pending
         self._controls = controls
         self._on_change = on_change
@@ -77,7 +79,7 @@ class Groups:
     def configure(self, config: CoordinatorConfig) -> None:
         """Replace the settings. Classic groups that exist keep theirs."""
         self._config = config
-        self._context = GroupContext(config, self._context.send)
+        self._context = self._context._replace(config=config)
         self.consumer.config = config.consumer
 
     # Groups of either kind
@@ -117,7 +119,7 @@ class Groups:
         return group
 
     def _new(self, group_id: str, now_ms: float, *, has_members: bool) -> Group:
-        partition = self._runtime.partition_for(group_id)
+        partition = self._partitions.partition_for(group_id)
         group = Group(group_id, partition, self._context, now_ms, STABLE if has_members else EMPTY)
         if (extension := self._config.extension(group)) is not NO_EXTENSION:
             group.extension = extension
@@ -139,42 +141,33 @@ class Groups:
         A group with more members than `group.max.size` rebalances at once.
         """
         for group_id, (value, offsets) in loaded.groups.items():
-            self._runtime.submit(group_id, partial(self._add, group_id, value, offsets, now_ms))
-        for group in loaded.consumer_groups.values():
-            self._runtime.submit_to(group.partition, partial(self._add_consumer_group, group, now_ms))
+            group = self.create(group_id, now_ms, has_members=bool(value.members))
+            restore(group, value, offsets, now_ms)
+            if len(group.members) > group.config.group_max_size:
+                group.change.cause = "loaded with more members than it may have"
+                start_rebalance(group, now_ms)
+            self.changed(group, now_ms)
+        for consumer_group in loaded.consumer_groups.values():
+            self.consumer.add(consumer_group, now_ms)
+            self.changed(consumer_group, now_ms)
+            self.schedule_offset_expiry(consumer_group.partition, now_ms)
 
-    def _add(self, group_id: str, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
-        group = self.create(group_id, now_ms, has_members=bool(value.members))
-        restore(group, value, offsets, now_ms)
-        self.run(group, _rebalance_if_too_large(group, now_ms), now_ms)
+    def store_first(self, group: Group, now_ms: float) -> None:
+        """Store a new group after its first join, even if the join was rejected.
 
-    def _add_consumer_group(self, group: ConsumerGroup, now_ms: float) -> None:
-        self.consumer.add(group, now_ms)
-        self._on_change(group, now_ms)
-        self.schedule(group)
-        self.schedule_offset_expiry(group.partition, now_ms)
-
-    def run_first_join(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
-        """Run the first join of a group, then store the new group, even if the join was rejected.
-
-        If the procedure answers the join, the answer does not wait for the append, as in Kafka. If the append fails,
-        parked joins get its error and the group is dropped. Without an initial delay, the join phase ends after the
-        append.
+        Before the join, the caller has set `Group.is_being_stored`. An answer to the join does not wait for the append,
+        as in Kafka. If the append fails, parked joins get its error and the group is dropped. Without an initial delay,
+        the join phase ends after the append. Before KIP-848, only the assignment is stored.
         """
-        group.is_being_stored = not self._config.is_before_kip_848
-        yield from procedure
         group.is_being_stored = False
         if self._config.is_before_kip_848:
             return
-        if group.stored_generation_id >= 0:  # By the extension.
-            error = _NONE
-        elif error := (yield from store_new(group)):
+        if group.stored_generation_id < 0 and (error := store_new(group)):  # Else the extension has stored it.
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
             self.drop(group, f"it could not be stored: {error.name}", now_ms)
-            return
-        if group.join_deadline_ms <= now_ms:
-            yield from complete_join_phase(group, now_ms)
+        elif group.join_deadline_ms <= now_ms:
+            complete_join_phase(group, now_ms)
 
     # Dropped groups
 
@@ -204,7 +197,7 @@ class Groups:
     def unload(self, partition: int, now_ms: float) -> None:
         """Drop the groups of a partition that is not led here any more, and reject their waiting requests."""
         for group_id in [*self._forgotten_offsets]:
-            if self._runtime.partition_for(group_id) == partition:
+            if self._partitions.partition_for(group_id) == partition:
                 del self._forgotten_offsets[group_id]
         for group in self.of_partition(partition):
             self.drop(group, "its coordinator resigned", now_ms)
@@ -216,7 +209,7 @@ class Groups:
 
         Source: `kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata`.
         """
-        is_led = self._runtime.led_partition(partition) is not None
+        is_led = partition in self._partitions.led
         return _NONE if self._config.is_before_kip_848 and is_led else error
 
     # Groups that replace a group of the other kind
@@ -234,7 +227,7 @@ class Groups:
         Raises:
             HeartbeatError: The heartbeat does not create the group.
         """
-        group_id, partition = request.group_id, self._runtime.partition_for(request.group_id)
+        group_id, partition = request.group_id, self._partitions.partition_for(request.group_id)
         if not request.is_joining:
             raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(request, exists=classic is not None))
         group = ConsumerGroup(group_id, partition, self._config.consumer.release)
@@ -255,17 +248,17 @@ class Groups:
         group, records = conversion.upgrade(classic, partition, self._config.consumer)
         return group, (GroupRecord(group_id, None), *records)
 
-    def replace_consumer_group(
-        self, former: ConsumerGroup, group: Group, first_join: Procedure[None], token: object, now_ms: float
-    ) -> Procedure[None]:
-        """Replace a consumer group without members by a new classic group; its offsets stay."""
-        if error := (yield tuple(consumer_group_tombstones(former))):
-            self._context.send(token, JoinResult(error))
+    def replace_consumer_group(self, former: ConsumerGroup, group: Group, now_ms: float) -> ErrorCode:
+        """Replace a consumer group without members by a new classic group; its offsets stay. Return NONE or the error.
+
+        After an error, the consumer group stays.
+        """
+        if error := group.append(tuple(consumer_group_tombstones(former))):
             self.forget_classic(group, now_ms)
-            return
+            return error
         self._forget_consumer(former, now_ms)
         group.offsets = former.offsets
-        yield from first_join
+        return _NONE
 
     def _downgrade(
         self,
@@ -277,14 +270,14 @@ class Groups:
         renamed: Mapping[str, str],
         rebalances: bool,
         cause: str,
-    ) -> Procedure[ErrorCode]:
+    ) -> ErrorCode:
         """Replace a consumer group by a classic group; see `Downgrade`."""
         group = self._new(former.group_id, now_ms, has_members=True)
         try:
             conversion.downgrade(group, former, members, self._config.consumer.topics, renamed)
         except HeartbeatError as fault:
             return fault.error
-        if error := (yield from store(group, records)):
+        if error := store(group, records):
             return error
         before = former.state, former.members.snapshot()
         self._forget_consumer(former, now_ms)
@@ -293,9 +286,8 @@ class Groups:
             group.arm_session(member, member.session_timeout_ms, now_ms)
         group.record_conversion(f"{cause}: the consumer group becomes a classic group", *before, now_ms)
         if rebalances:
-            yield from start_rebalance(group, now_ms)
-        self._on_change(group, now_ms)
-        self.schedule(group)
+            start_rebalance(group, now_ms)
+        self.changed(group, now_ms)
         return _NONE
 
     def forget_classic(self, group: Group, now_ms: float) -> None:
@@ -313,67 +305,30 @@ class Groups:
 
     # Changes
 
-    def run(
-        self, group: Group, procedure: Procedure[T], now_ms: float, done: Callable[[T], None] | None = None
-    ) -> None:
-        """Run a procedure that changes a group; `done` is called with its result, at once or later."""
-        if not self._runtime.run(group.partition, procedure, partial(self._complete, group, now_ms, done)):
-            group.deadline_ms = group.earliest_deadline()
-            self.schedule(group)
-
-    def _complete(self, group: AnyGroup, now_ms: float, done: Callable[[T], None] | None, result: T) -> None:
+    def changed(self, group: AnyGroup, now_ms: float) -> None:
+        """Note that a request or timer has been handled: keep what it has changed, and schedule the next timer."""
         self._on_change(group, now_ms)
-        self.schedule(group)
-        if done is not None:
-            done(result)
+        if group.deadline_ms < group.scheduled_ms:
+            self._timers.schedule(group, group.deadline_ms)
 
-    def run_timer(self, group: Group, procedure: Procedure[object], now_ms: float) -> None:
-        """Run a procedure that was not caused by a request, and may have moved the deadlines of other members."""
-        self.run(group, _then_update_deadline(group, procedure), now_ms)
-
-    def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
-        """Run a procedure that was not caused by a request. The procedure is skipped if the group is Dead by then."""
-
-        def operation() -> None:
-            if group.state is not DEAD:
-                self.run_timer(group, procedure(group, now_ms), now_ms)
-
-        self._runtime.submit_to(group.partition, operation)
-
-    def run_consumer_group(
-        self,
-        group: ConsumerGroup,
-        procedure: Procedure[T],
-        now_ms: float,
-        done: Callable[[T], None] | None = None,
-    ) -> None:
-        """Run a procedure that changes a consumer group; `done` is called with its result, at once or later."""
-        self._runtime.run(group.partition, procedure, partial(self._complete, group, now_ms, done))
-
-    def apply_to_consumer_group(
-        self, group: ConsumerGroup, procedure: Callable[[], Procedure[None]], now_ms: float
-    ) -> None:
-        """Run a procedure that was not caused by a request. It is skipped if the group is gone by then."""
-
-        def operation() -> None:
-            if self.consumer.get(group.group_id) is group:
-                self.run_consumer_group(group, procedure(), now_ms)
-
-        self._runtime.submit_to(group.partition, operation)
+    def changed_by_timer(self, group: Group, now_ms: float) -> None:
+        """Like `changed`, after something that may have moved the deadlines of several members."""
+        group.deadline_ms = group.earliest_deadline()
+        self.changed(group, now_ms)
 
     # Timers
 
     def schedule(self, group: AnyGroup) -> None:
         """Schedule a group at its next deadline, unless it is scheduled earlier."""
         if group.deadline_ms < group.scheduled_ms:
-            self._runtime.schedule(group, group.deadline_ms)
+            self._timers.schedule(group, group.deadline_ms)
 
     def schedule_offset_expiry(self, partition: int, now_ms: float) -> None:
         """Schedule the next check for expired offsets of a partition, unless one is scheduled or it is not led here."""
-        led = self._runtime.led_partition(partition)
+        led = self._partitions.led.get(partition)
         if led is not None and led.scheduled_ms == inf:
             interval_ms = self._config.offsets_retention_check_interval_ms
-            self._runtime.schedule(led, led.interval_end_ms(interval_ms, now_ms))
+            self._timers.schedule(led, led.interval_end_ms(interval_ms, now_ms))
 
     def resume_session(self, group: Group, member: Member, deadline_ms: float) -> None:
         """Resume the suspended session of a member (`Member.keeper`), which then expires at `deadline_ms`."""
@@ -393,14 +348,3 @@ def _not_found(request: ConsumerGroupHeartbeat, *, exists: bool) -> str:
     if exists:
         return f"Group {request.group_id} is not a consumer group."
     return f"{'Group' if request.is_leaving else 'Consumer group'} {request.group_id} not found."
-
-
-def _then_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
-    yield from procedure
-    group.deadline_ms = group.earliest_deadline()
-
-
-def _rebalance_if_too_large(group: Group, now_ms: float) -> Procedure[None]:
-    if len(group.members) > group.config.group_max_size:
-        group.change.cause = "loaded with more members than it may have"
-        yield from start_rebalance(group, now_ms)

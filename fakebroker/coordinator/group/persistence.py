@@ -1,7 +1,7 @@
 """Records of groups for `__consumer_offsets`, and groups restored from records.
 
 A failover loses what is not stored: a rebalance in progress, pending ids, the time left of sessions, and each member's
-protocols except the chosen one. The functions `store...` are procedures (see `Procedure`), called with `yield from`.
+protocols except the chosen one.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,6 @@ from fakebroker.coordinator.group.records import (
     MemberValue,
     OffsetRecord,
     PendingOffsetRecord,
-    Procedure,
     Record,
     TransactionEnd,
 )
@@ -34,12 +33,12 @@ from fakebroker.topic_partition import TopicPartition
 # Storing
 
 
-def store(group: Group, first: Sequence[Record] = ()) -> Procedure[ErrorCode]:
+def store(group: Group, first: Sequence[Record] = ()) -> ErrorCode:
     """Append the current state of a group, after other records. Return NONE, or the error for clients."""
     return _store_value(group, group_value(group), first)
 
 
-def store_extension(group: Group) -> Procedure[ErrorCode]:
+def store_extension(group: Group) -> ErrorCode:
     """Append the current values of a group's extension.
 
     The other values in the record are those that were last stored, or those of a new group if it was never stored.
@@ -47,13 +46,13 @@ def store_extension(group: Group) -> Procedure[ErrorCode]:
     return _store_value(group, group.stored or new_group_value(group))
 
 
-def store_new(group: Group) -> Procedure[ErrorCode]:
+def store_new(group: Group) -> ErrorCode:
     """Append a group that was just created, as an empty group even if members have joined already."""
     return _store_value(group, new_group_value(group))
 
 
-def _store_value(group: Group, value: GroupValue, first: Sequence[Record] = ()) -> Procedure[ErrorCode]:
-    error = yield (*first, _group_record(group, value))
+def _store_value(group: Group, value: GroupValue, first: Sequence[Record] = ()) -> ErrorCode:
+    error = group.append((*first, _group_record(group, value)))
     if not error:
         _remember_stored(group, value)
     return error

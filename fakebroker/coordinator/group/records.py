@@ -7,14 +7,10 @@ of transactions are valid when the transaction is committed; see `PendingOffsets
 A new field also needs its encoding in `cluster/logs/`, and `persistence.py` has to store and restore it.
 """
 
-from collections.abc import Generator
-from typing import TypeVar
-
 import msgspec
 
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.errors import ErrorCode
 
 
 class MemberValue(msgspec.Struct, frozen=True):
@@ -96,12 +92,3 @@ KeyedRecord = GroupRecord | OffsetRecord | PendingOffsetRecord | ConsumerGroupRe
 
 Record = KeyedRecord | TransactionEnd
 """Any record. Groups and offsets can be in one batch; pending offsets are in batches of their own, as are ends."""
-
-T = TypeVar("T")
-
-Procedure = Generator[tuple[Record, ...], ErrorCode, T]
-"""A change of a group that may append records: it yields each batch and is resumed with the error of its append.
-
-Run by `Groups.run`; one procedure calls another with `yield from`. The code after a `yield` runs when the append
-has completed. During the append, requests that do not wait for it (heartbeats) may have changed the group.
-"""

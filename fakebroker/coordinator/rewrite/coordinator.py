@@ -45,6 +45,7 @@ Where the document is silent or contradicts itself, these readings are implement
 from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
 from math import inf
+from typing import Any
 
 from fakebroker.assignment import java_order
 from fakebroker.coordinator.rewrite.api import (
@@ -76,7 +77,7 @@ from fakebroker.coordinator.rewrite.states import (
     STEADY,
     CoordinatorState,
 )
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
 from fakebroker.errors import ErrorCode
 
 Changed = Callable[[RewriteGroup, CoordinatorState, str, float], None]
@@ -95,7 +96,7 @@ def _keep_connection(connection: Hashable) -> None: ...
 class RewriteCoordinator:
     """All groups that one broker coordinates. It starts without any shard.
 
-    `now_ms` is the only source of the time. Sessions expire only in `tick`.
+    `now_ms` is the only source of the time. Sessions expire when the queue runs.
 
     Args:
         config: The settings.
@@ -106,6 +107,11 @@ class RewriteCoordinator:
         disconnect: Breaks the connection of an expired consumer.
         on_change: Called after each transition of a group.
         on_expiry: Called with each consumer whose session has expired, before the rebalance that this causes.
+        queue: The queue of its timers, if it shares one with other services.
+        node_id: The node id of its broker.
+
+    Attributes:
+        queue: The queue of its timers.
     """
 
     def __init__(
@@ -118,6 +124,8 @@ class RewriteCoordinator:
         disconnect: Callable[[Hashable], None] = _keep_connection,
         on_change: Changed = _ignore_change,
         on_expiry: Callable[[Consumer], None] = _ignore_expiry,
+        queue: TimerQueue[Any] | None = None,
+        node_id: int = 0,
     ) -> None:
         self.config = config
         self._new_id = new_id
@@ -128,7 +136,8 @@ class RewriteCoordinator:
         self._on_change, self._on_expiry = on_change, on_expiry
         self._shards: dict[Hashable, Shard] = {}
         self._groups_by_topic: dict[str, dict[RewriteGroup, None]] = {}
-        self._timers: TimerQueue[Consumer] = TimerQueue()
+        self.queue: TimerQueue[Any] = TimerQueue() if queue is None else queue
+        self._timers = self.queue.service(Rank.PROPOSALS, self._session_ends, node_id)
 
     # Election
 
@@ -264,21 +273,15 @@ class RewriteCoordinator:
         for group in list(self._groups_by_topic.get(topic, ())):
             self._rebalance_if_topics_differ(group, now_ms)
 
-    def tick(self, now_ms: float) -> None:
-        """Mark the consumers dead whose sessions have ended, earliest first."""
-        for consumer, _ in self._timers.expired(now_ms):
-            group = consumer.group
-            deadline_ms = consumer.deadline_ms
-            if group.state is PREPARE_FOR_REBALANCE:
-                deadline_ms = max(deadline_ms, group.wait_until_ms)
-            if deadline_ms > now_ms:
-                self._timers.schedule(consumer, deadline_ms)
-            else:
-                self._expire(consumer, now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next, or None without consumers. May be early, never late."""
-        return self._timers.next_deadline()
+    def _session_ends(self, consumer: Consumer, due_ms: float, now_ms: float) -> None:
+        """Mark a consumer dead if its session has ended; it may have been extended."""
+        group, deadline_ms = consumer.group, consumer.deadline_ms
+        if group.state is PREPARE_FOR_REBALANCE:
+            deadline_ms = max(deadline_ms, group.wait_until_ms)
+        if deadline_ms > now_ms:
+            self._timers.schedule(consumer, deadline_ms)
+        else:
+            self._expire(consumer, now_ms)
 
     # Sessions
 

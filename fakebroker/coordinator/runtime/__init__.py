@@ -1,5 +1,4 @@
-"""The generic part of a coordinator: partitions of an internal topic, appends and timers (`CoordinatorRuntime`).
+"""What coordinators share: partitions of an internal topic, placement by hash, the queue of timers, histories.
 
-Generic over the type of records and of timer entries. Does not depend on groups, members or offsets.
-Depends on `fakebroker.errors` only. Start with `runtime.py`.
+Does not depend on groups, members or offsets. Depends on `fakebroker.errors` only.
 """

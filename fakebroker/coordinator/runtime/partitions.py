@@ -1,11 +1,20 @@
 """The partitions of an internal topic that a coordinator leads or loads. Does not depend on their contents."""
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
+
+R = TypeVar("R")
+
+Append = Callable[[int, tuple[R, ...]], ErrorCode]
+"""Append a batch of records to a partition of the internal topic: all of them, or none.
+
+Called with the index of the partition and the records. Returns NONE if the records are in the log, else the error.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -16,39 +25,12 @@ class LedPartition:
         partition: The index of the partition in the internal topic.
         led_since_ms: When the coordinator became the leader; periodic work is due at full intervals from then on.
         scheduled_ms, timer_number: See `TimerEntry`.
-        pending: The callback of the append in progress; None if there is none.
-        run_waiting: Called after the append in progress to run the operations in `waiting`. None if no append is in
-            progress, and until the call that started the append has returned.
-        waiting: Operations that run after the append in progress, in order of arrival.
     """
 
     partition: int
     led_since_ms: float
     scheduled_ms: float = inf
     timer_number: int = 0
-    pending: Callable[[ErrorCode], None] | None = None
-    run_waiting: "Callable[[LedPartition], None] | None" = None
-    waiting: deque[Callable[[], None]] = field(default_factory=deque)
-
-    def complete(self, error: ErrorCode) -> None:
-        """Complete the append in progress with NONE or its error. Ignored if the partition was resigned meanwhile."""
-        done = self.pending
-        if done is None:
-            return
-        self.pending = None
-        if self.run_waiting is None:
-            done(error)
-            return
-        run_waiting, self.run_waiting = self.run_waiting, None
-        try:
-            done(error)
-        finally:
-            run_waiting(self)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether new operations have to wait: for a pending append, or behind operations that already wait."""
-        return self.pending is not None or bool(self.waiting)
 
     def interval_end_ms(self, interval_ms: int, now_ms: float) -> float:
         """Return the end of the interval that contains `now_ms`; intervals are counted from `led_since_ms`."""
@@ -58,26 +40,37 @@ class LedPartition:
 class Partitions:
     """All partitions of an internal topic. Each is led, is being loaded, or neither.
 
-    Requests are accepted only for partitions that are led.
+    The state of a coordinator is kept by key (such as a group id), and each key belongs to a partition. Requests are
+    accepted only for partitions that are led.
+
+    Args:
+        count: The number of partitions.
 
     Attributes:
+        count: The number of partitions; changes only while none is led or loaded.
         led: The partitions that are led, by index.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self.count = count
         self.led: dict[int, LedPartition] = {}
         self._loading: dict[int, None] = {}
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether any partition is being loaded."""
-        return bool(self._loading)
+    def partition_for(self, key: str) -> int:
+        """Return the index of the partition that a key belongs to."""
+        return partition_for(key, self.count)
 
-    def error(self, index: int) -> ErrorCode:
-        """Return NONE if the partition is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+    def error_for(self, key: str) -> ErrorCode:
+        """Return NONE if the partition of a key is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        index = partition_for(key, self.count)
         if index in self.led:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else ErrorCode.NOT_COORDINATOR
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is being loaded, so that not all keys are known."""
+        return bool(self._loading)
 
     def lead(self, index: int, now_ms: float) -> None:
         """Lead a partition, which may have been loading. Does nothing if it is already led."""
@@ -104,7 +97,8 @@ class Partitions:
             raise RuntimeError(f"offsets partition {index} is not being loaded")
         del self._loading[index]
 
-    def resign(self, index: int) -> LedPartition | None:
-        """Stop leading or loading a partition. Return the partition if it was led."""
+    def resign(self, index: int) -> None:
+        """Stop leading or loading a partition."""
         self._loading.pop(index, None)
-        return self.led.pop(index, None)
+        if (led := self.led.pop(index, None)) is not None:
+            led.scheduled_ms = inf

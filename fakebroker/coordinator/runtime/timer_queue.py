@@ -1,13 +1,45 @@
-"""A queue of deadlines. Does not depend on a clock."""
+"""A queue of deadlines, which the services of a cluster share. Does not depend on a clock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 _SLACK = 64
 """Outdated items are removed when the heap has this many items more than twice its size after the last removal."""
+
+MOST_REPEATS = 1000
+"""How often an entry may be due again at once while the queue runs, before it counts as endless.
+
+A few repetitions are right: a session ends, and the rebalance that this starts has a timeout of 0.
+"""
+
+
+class Rank(IntEnum):
+    """The order of services whose entries are due at the same time.
+
+    Within a rank, a broker with a lower node id comes first. Then comes the entry that was first scheduled earlier. The
+    order matters: a client that sees two of these events at once sees them in this order. Entries by the clients' clock
+    (from FETCHES on) are in a queue of their own, which runs after the other.
+    """
+
+    FIRST_USE = 0  # Creates internal topics, before their coordinators can load.
+    CONTROLLER = 1  # Ends copies, and the loading of coordinators, whose sessions start then.
+    GROUPS = 2  # Sessions, joins, syncs and expiring offsets of the group coordinators.
+    PROPOSALS = 3
+    TRANSACTIONS = 4  # Time-outs and expiring ids of the transaction coordinators.
+    MARKERS = 5  # Markers that are tried again.
+    VERIFICATIONS = 6  # Produce requests that ask a transaction coordinator again.
+    LEADER_BALANCE = 7  # After the timers of groups, because sessions start over when their coordinator moves.
+    DELAYED_SYNCS = 8
+    FAULTS = 9  # Responses that a fault delays.
+    LOGS = 10  # Retention and compaction.
+    QUOTAS = 11  # Connections that were muted.
+    DELAYED_REQUESTS = 12  # As if they arrived now: after all that was due before.
+    FETCHES = 13
+    NETWORK = 14  # Latency, closed connections, incomplete requests.
 
 
 class TimerEntry(Protocol):
@@ -25,6 +57,12 @@ class TimerEntry(Protocol):
 E = TypeVar("E", bound=TimerEntry)
 T = TypeVar("T")
 
+Order = tuple[int, int]
+"""The rank of a service, and its number within the rank: a node id, or 0."""
+
+Expire = Callable[[E, float, float], None]
+"""Called with an entry that is due, its deadline, and the time."""
+
 
 class TimedValue(Generic[T]):
     """A timer entry around a value that is not a `TimerEntry`, or that needs several deadlines."""
@@ -36,51 +74,91 @@ class TimedValue(Generic[T]):
         self.scheduled_ms = inf
         self.timer_number = 0
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r})"
+
 
 class TimerQueue(Generic[E]):
     """Entries ordered by deadline; each entry has at most one deadline, its `scheduled_ms`.
 
-    Entries with the same deadline are returned in the order in which they were first scheduled.
+    A queue with one owner is read with `expired`. A queue of several services gives each of them `Timers`, and `run`
+    calls them. Entries with the same deadline follow the order of their services (`Rank`), and then the order in which
+    they were first scheduled.
     """
 
-    __slots__ = ("_heap", "_numbers", "_sweep_size")
+    __slots__ = ("_expire", "_heap", "_now_ms", "_numbers", "_repeats", "_sweep_size")
 
     def __init__(self) -> None:
         # An item is outdated if its entry was rescheduled or canceled: its deadline differs from `scheduled_ms` of the
         # entry. Outdated items stay in the heap until they come first or until `_sweep`.
-        self._heap: list[tuple[float, int, E]] = []
+        self._heap: list[tuple[float, Order, int, E]] = []
         self._numbers = count(1)
         self._sweep_size = _SLACK
+        self._expire: dict[Order, Expire[Any]] = {}
+        self._now_ms = -inf  # While entries are being returned: the deadline of the last one.
+        self._repeats: dict[int, int] = {}
 
-    def schedule(self, entry: E, deadline_ms: float) -> None:
-        """Set the deadline of an entry, unless it already has an earlier one. Ignores an infinite deadline."""
+    def service(self, rank: Rank, expire: Expire[E], number: int = 0) -> "Timers[E]":
+        """Return the timers of a service. They replace those of the same rank and number, which must be canceled."""
+        order = (int(rank), number)
+        self._expire[order] = expire
+        return Timers(self, order)
+
+    def schedule(self, entry: E, deadline_ms: float, order: Order = (0, 0)) -> None:
+        """Set the deadline of an entry, unless it already has an earlier one. Ignores an infinite deadline.
+
+        Raises:
+            RuntimeError: The queue runs, and the entry has become due again at once more than `MOST_REPEATS` times.
+        """
         if deadline_ms < entry.scheduled_ms:
             entry.scheduled_ms = deadline_ms
-            entry.timer_number = entry.timer_number or next(self._numbers)
+            number = entry.timer_number = entry.timer_number or next(self._numbers)
+            if deadline_ms <= self._now_ms:
+                self._count_repeat(entry, deadline_ms)
             if len(self._heap) >= self._sweep_size:
                 self._sweep()
-            heappush(self._heap, (deadline_ms, entry.timer_number, entry))
+            heappush(self._heap, (deadline_ms, order, number, entry))
 
     def cancel(self, entry: E) -> None:
         """Remove the deadline of an entry, if it has one."""
         entry.scheduled_ms = inf
 
+    def run(self, now_ms: float) -> None:
+        """Let the services handle what is due, in order, also what becomes due meanwhile."""
+        heap, before_ms, before = self._heap, self._now_ms, self._repeats
+        self._repeats = {}
+        try:
+            while heap and heap[0][0] <= now_ms:
+                deadline_ms, order, _, entry = heappop(heap)
+                if deadline_ms == entry.scheduled_ms:
+                    entry.scheduled_ms = inf
+                    self._now_ms = deadline_ms
+                    self._expire[order](entry, deadline_ms, now_ms)
+                    heap = self._heap
+        finally:
+            self._now_ms, self._repeats = before_ms, before
+
     def expired(self, now_ms: float) -> Iterator[tuple[E, float]]:
-        """Yield expired entries with their deadlines, earliest first. Entries scheduled while iterating are included.
+        """Yield expired entries with their deadlines, in order. Entries scheduled while iterating are included.
 
         A yielded entry is no longer scheduled.
         """
-        while self._heap and self._heap[0][0] <= now_ms:
-            deadline_ms, _, entry = heappop(self._heap)
-            if deadline_ms == entry.scheduled_ms:
-                entry.scheduled_ms = inf
-                yield entry, deadline_ms
+        self._repeats = {}
+        try:
+            while self._heap and self._heap[0][0] <= now_ms:
+                deadline_ms, _, _, entry = heappop(self._heap)
+                if deadline_ms == entry.scheduled_ms:
+                    entry.scheduled_ms = inf
+                    self._now_ms = deadline_ms
+                    yield entry, deadline_ms
+        finally:
+            self._now_ms = -inf
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline, or None without entries."""
         heap = self._heap
         while heap:
-            deadline_ms, _, entry = heap[0]
+            deadline_ms, _, _, entry = heap[0]
             if deadline_ms == entry.scheduled_ms:
                 return deadline_ms
             heappop(heap)
@@ -88,15 +166,56 @@ class TimerQueue(Generic[E]):
 
     def __iter__(self) -> Iterator[tuple[E, float]]:
         """Iterate over the scheduled entries with their deadlines, earliest first."""
+        return self.entries(None)
+
+    def entries(self, order: Order | None) -> Iterator[tuple[E, float]]:
+        """Iterate over the scheduled entries of one service, or of all, with their deadlines, earliest first."""
         current = {
-            number: (entry, deadline_ms)
-            for deadline_ms, number, entry in self._heap
-            if deadline_ms == entry.scheduled_ms
+            number: (deadline_ms, of, number, entry)
+            for deadline_ms, of, number, entry in self._heap
+            if deadline_ms == entry.scheduled_ms and order in (None, of)
         }
-        return iter(sorted(current.values(), key=lambda item: (item[1], item[0].timer_number)))
+        for deadline_ms, _, _, entry in sorted(current.values(), key=lambda item: item[:3]):
+            yield entry, deadline_ms
+
+    def _count_repeat(self, entry: E, deadline_ms: float) -> None:
+        repeats = self._repeats[entry.timer_number] = self._repeats.get(entry.timer_number, 0) + 1
+        if repeats > MOST_REPEATS:
+            raise RuntimeError(
+                f"timers are endless at {deadline_ms} ms: {entry!r} was due again at once {repeats} times, "
+                f"expected at most {MOST_REPEATS}"
+            )
 
     def _sweep(self) -> None:
         """Remove outdated items."""
-        self._heap = [item for item in self._heap if item[0] == item[2].scheduled_ms]
+        self._heap = [item for item in self._heap if item[0] == item[3].scheduled_ms]
         heapify(self._heap)
         self._sweep_size = 2 * len(self._heap) + _SLACK
+
+
+class Timers(Generic[E]):
+    """The entries of one service in a queue, see `TimerQueue.service`."""
+
+    __slots__ = ("_order", "_queue")
+
+    def __init__(self, queue: TimerQueue[Any], order: Order) -> None:
+        self._queue, self._order = queue, order
+
+    def schedule(self, entry: E, deadline_ms: float) -> None:
+        """Set the deadline of an entry, unless it already has an earlier one. Ignores an infinite deadline."""
+        if deadline_ms < entry.scheduled_ms:
+            self._queue.schedule(entry, deadline_ms, self._order)
+
+    def set(self, entry: E, deadline_ms: float) -> None:
+        """Set the deadline of an entry, earlier or later than before; infinite if it has none."""
+        if deadline_ms != entry.scheduled_ms:
+            entry.scheduled_ms = inf
+            self._queue.schedule(entry, deadline_ms, self._order)
+
+    def cancel(self, entry: E) -> None:
+        """Remove the deadline of an entry, if it has one."""
+        entry.scheduled_ms = inf
+
+    def __iter__(self) -> Iterator[tuple[E, float]]:
+        """Iterate over the scheduled entries with their deadlines, earliest first."""
+        return self._queue.entries(self._order)

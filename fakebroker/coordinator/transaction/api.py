@@ -43,11 +43,8 @@ class Markers(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...]
 
 
-SendMarkers = Callable[[Markers, Callable[[TopicPartition, ErrorCode, float], None]], None]
-"""Write markers to their partitions.
+SendMarkers = Callable[[Markers], None]
+"""Write markers to their partitions: at once, or when the partitions can take them.
 
-Called with the markers and a callback, which is called once for each partition, at once or later, with the partition,
-a result and the time. The result is NONE when the marker is written, UNKNOWN_TOPIC_OR_PARTITION if the partition was
-deleted, or INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the partition refuses the marker. The sender
-itself retries after other errors.
+For each partition, the sender calls `TransactionCoordinator.marker_written`. It retries itself after errors that pass.
 """

@@ -1,10 +1,9 @@
 """Manual control of transactions: look up an id, abort a transaction, fence a producer, states that can be held.
 
-Transactions are changed by the procedures of requests and timers, so that records and answers are as in Kafka.
+Transactions are changed by the functions for requests and timers, so that records and answers are as in Kafka.
 `cluster/commands/transaction_commands.py` calls these functions with the coordinator of the id.
 """
 
-from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.coordinator.transaction.states import DEAD, ONGOING, STORED_STATES
@@ -36,7 +35,7 @@ def abort(coordinator: TransactionCoordinator, transaction: Transaction, now_ms:
     """Abort an open transaction in a higher epoch, as its timeout does.
 
     Returns:
-        NONE, also while the record is still being stored; or the error of the append.
+        NONE, also while the record is held; or the error of the append.
 
     Raises:
         ConfigError: No transaction is open, or a transition is pending.
@@ -45,9 +44,8 @@ def abort(coordinator: TransactionCoordinator, transaction: Transaction, now_ms:
     if transaction.state is not ONGOING:
         expected = f"an id with an open transaction (Ongoing), not {transaction.state.value}"
         raise ConfigError.of("transactional_id", transaction.transactional_id, expected)
-    results: list[ProducerResult] = []
-    coordinator.fence(transaction, "abort_transaction", now_ms, results.append)
-    return results[0].error if results else ErrorCode.NONE
+    result = coordinator.fence(transaction, "abort_transaction", now_ms)
+    return ErrorCode.NONE if result is None else result.error
 
 
 def fence(coordinator: TransactionCoordinator, transaction: Transaction, now_ms: float) -> ErrorCode:
@@ -56,7 +54,7 @@ def fence(coordinator: TransactionCoordinator, transaction: Transaction, now_ms:
     Like a client, this sends InitProducerId again when an open transaction is aborted at once.
 
     Returns:
-        NONE, also while a record or markers are still being written; or the error of the append.
+        NONE, also while a record is held or markers wait; or the error of the append.
 
     Raises:
         ConfigError: A transition is pending.
@@ -71,10 +69,9 @@ def fence(coordinator: TransactionCoordinator, transaction: Transaction, now_ms:
 
 
 def _init(coordinator: TransactionCoordinator, transaction: Transaction, now_ms: float) -> ErrorCode:
-    results: list[ProducerResult] = []
     name, timeout_ms = transaction.transactional_id, transaction.value.timeout_ms
-    coordinator.init_producer_id(name, timeout_ms, NO_PRODUCER_ID, NO_EPOCH, now_ms, results.append)
-    return results[0].error if results else ErrorCode.NONE
+    result = coordinator.init_producer_id(name, timeout_ms, NO_PRODUCER_ID, NO_EPOCH, now_ms)
+    return ErrorCode.NONE if result is None else result.error
 
 
 def _check_not_pending(transaction: Transaction) -> None:

@@ -5,17 +5,15 @@ transactions that time out. Does not depend on wire formats, API versions, socke
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from math import inf
 from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
 from fakebroker.coordinator.runtime.history import LOADED
-from fakebroker.coordinator.runtime.partitions import Partitions
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.runtime import Append
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.runtime.partitions import Append, Partitions
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
 from fakebroker.coordinator.transaction.answers import (
     CLIENT_ERRORS,
     answer_of_end,
@@ -44,19 +42,22 @@ from fakebroker.coordinator.transaction.states import (
     PREPARED,
     TransactionState,
 )
-from fakebroker.coordinator.transaction.transaction import HeldAppend, Transaction
+from fakebroker.coordinator.transaction.transaction import Held, Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE
 
+_PASSING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""The errors after which the end of a transaction is stored again."""
+
 RETRY_MS = 100
 """Delay before the end of a transaction is stored again, in milliseconds; Kafka retries when it next sends requests."""
 
 
-def append_nowhere(partition: int, records: tuple[TransactionRecord, ...], done: Callable[[ErrorCode], None]) -> None:
+def append_nowhere(partition: int, records: tuple[TransactionRecord, ...]) -> ErrorCode:
     """Drop the records, for a coordinator whose ids need not survive a failover."""
-    done(_NONE)
+    return _NONE
 
 
 def _no_change(transaction: Transaction, state_from: str, state_to: str, cause: str, now_ms: float) -> None: ...
@@ -69,12 +70,12 @@ NO_HOLDS: Mapping[str, Container[TransactionState]] = MappingProxyType({})
 class TransactionCoordinator:
     """All transactional ids of the partitions that one broker leads. It starts without any partition.
 
-    Methods that may append call `done` with the result: before they return, or later if the append is pending.
-    Meanwhile other requests for the same id are answered with CONCURRENT_TRANSACTIONS. `now_ms` is the only source of
-    the time. Timers expire only in `tick`.
+    A method returns the result of its request, or None if a hold applies to its transition (`holds`). Then the request
+    is parked: other requests for the same id get CONCURRENT_TRANSACTIONS, and its result is added to `answers` when the
+    transition is released. `now_ms` is the only source of the time. Timers expire when the queue runs.
 
     Args:
-        config: The settings; can be replaced later.
+        config: The settings; see `configure`.
         new_producer_id: Returns an unused producer id.
         send_markers: Writes markers to partitions.
         append: Appends a record to a partition of `__transaction_state`.
@@ -82,6 +83,13 @@ class TransactionCoordinator:
         on_change: Called after each transition, and after one that could not be stored, with the transactional id, the
             names of the states before and afterwards, the cause and the time.
         holds: The states whose records are not appended until `release`, by transactional id.
+        queue: The queue of its timers, if it shares one with other services.
+        node_id: The node id of its broker.
+
+    Attributes:
+        queue: The queue of its timers.
+        answers: The results of requests that were parked, as pairs of token and result, which the caller takes.
+            Requests whose token is None are not answered.
     """
 
     def __init__(
@@ -93,6 +101,8 @@ class TransactionCoordinator:
         started_ms: float = 0.0,
         on_change: Callable[[Transaction, str, str, str, float], None] = _no_change,
         holds: Mapping[str, Container[TransactionState]] = NO_HOLDS,
+        queue: TimerQueue[Any] | None = None,
+        node_id: int = 0,
     ) -> None:
         self.config = config
         self._new_producer_id = new_producer_id
@@ -101,16 +111,23 @@ class TransactionCoordinator:
         self._started_ms = started_ms
         self._on_change = on_change
         self._holds = holds
-        self._partitions = Partitions()
+        self.answers: list[tuple[object, ProducerResult | ErrorCode]] = []
+        self._partitions = Partitions(config.partition_count)
         self._epochs: dict[int, int] = {}
         self._transactions: dict[str, Transaction] = {}
-        self._timers: TimerQueue[Transaction] = TimerQueue()
+        self.queue: TimerQueue[Any] = TimerQueue() if queue is None else queue
+        self._timers = self.queue.service(Rank.TRANSACTIONS, self._expire, node_id)
+
+    def configure(self, config: TransactionConfig) -> None:
+        """Replace the settings. The number of partitions changes only while none is led or loaded."""
+        self.config = config
+        self._partitions.count = config.partition_count
 
     # Partitions
 
     def partition_for(self, transactional_id: str) -> int:
         """Return the index of the partition of `__transaction_state` that an id belongs to."""
-        return partition_for(transactional_id, self.config.partition_count)
+        return self._partitions.partition_for(transactional_id)
 
     def lead(self, partition: int, leader_epoch: int, now_ms: float) -> None:
         """Lead a partition without ids."""
@@ -173,12 +190,12 @@ class TransactionCoordinator:
         for transaction in [each for each in self._transactions.values() if each.partition == partition]:
             del self._transactions[transaction.transactional_id]
             transaction.scheduled_ms = inf
-            if transaction.held_append is not None:
-                transaction.held_append.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+            if transaction.held is not None:
+                self._answer_held(transaction.held, ErrorCode.NOT_COORDINATOR)
 
     def error_for(self, transactional_id: str) -> ErrorCode:
         """Return NONE if the partition of an id is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        return self._partitions.error(self.partition_for(transactional_id))
+        return self._partitions.error_for(transactional_id)
 
     @property
     def is_loading(self) -> bool:
@@ -210,8 +227,8 @@ class TransactionCoordinator:
         producer_id: int,
         epoch: int,
         now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
+        token: object = None,
+    ) -> ProducerResult | None:
         """Give a producer its producer id and the next epoch, which fences other producers with the same id.
 
         Args:
@@ -220,24 +237,20 @@ class TransactionCoordinator:
             producer_id: The producer id that the producer has; -1 if none.
             epoch: The epoch that the producer has; -1 if none.
             now_ms: The time.
-            done: Called with the result. An error is CONCURRENT_TRANSACTIONS while a transaction ends, also one that
-                this request aborts.
+            token: For the result of a parked request.
+
+        Returns:
+            The result; None if the request is parked. The error is CONCURRENT_TRANSACTIONS while a transaction ends,
+            also one that this request aborts.
         """
         if error := self._error_of_init(transactional_id, timeout_ms):
-            done(ProducerResult(error))
-            return
+            return ProducerResult(error)
         transaction = self._transactions.get(transactional_id) or self._create(transactional_id, timeout_ms, now_ms)
         if error := error_of_producer(transaction, producer_id, epoch):
-            done(ProducerResult(error))
-        elif transaction.state is ONGOING:
-            self.fence(
-                transaction,
-                "InitProducerId of another producer",
-                now_ms,
-                lambda result: done(ProducerResult(result.error or ErrorCode.CONCURRENT_TRANSACTIONS)),
-            )
-        else:
-            self._initialize(transaction, timeout_ms, epoch, now_ms, done)
+            return ProducerResult(error)
+        if transaction.state is ONGOING:
+            return self.fence(transaction, "InitProducerId of another producer", now_ms, token, is_init=True)
+        return self._initialize(transaction, timeout_ms, epoch, now_ms, token)
 
     def _error_of_init(self, transactional_id: str, timeout_ms: int) -> ErrorCode:
         if not transactional_id:
@@ -264,8 +277,8 @@ class TransactionCoordinator:
         timeout_ms: int,
         sent_epoch: int,
         now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
+        token: object,
+    ) -> ProducerResult | None:
         """Raise the epoch of an id without a transaction, or take a new producer id if there is no higher epoch."""
         old = transaction.value
         has_epoch = sent_epoch != NO_EPOCH
@@ -273,21 +286,16 @@ class TransactionCoordinator:
         last_epoch = old.epoch if has_epoch else NO_EPOCH
         if transaction.is_exhausted:
             if has_epoch and sent_epoch != old.epoch:
-                done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))  # as in Kafka, which fails here
-                return
+                return ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, which fails here
             producer_id, epoch = self._new_producer_id(), 0
         elif has_epoch and old.epoch not in (NO_EPOCH, sent_epoch):
             if sent_epoch != transaction.last_epoch:
-                done(ProducerResult(ErrorCode.PRODUCER_FENCED))
-                return
+                return ProducerResult(ErrorCode.PRODUCER_FENCED)
             epoch, last_epoch = old.epoch, transaction.last_epoch  # repeated, because the response was lost
         value = transaction.initialized(timeout_ms, epoch, now_ms, producer_id)
-
-        def complete(error: ErrorCode) -> None:
-            done(ProducerResult(error) if error else ProducerResult(_NONE, producer_id, epoch))
-
         transaction.begin(EMPTY)
-        self._store(transaction, value, last_epoch, "InitProducerId", now_ms, complete)
+        held = Held(value, last_epoch, "InitProducerId", token, ProducerResult(_NONE, producer_id, epoch))
+        return self._producer_result(held, self._store_or_hold(transaction, held, now_ms))
 
     def add_partitions(
         self,
@@ -296,11 +304,11 @@ class TransactionCoordinator:
         epoch: int,
         partitions: Sequence[TopicPartition],
         now_ms: float,
-        done: Callable[[ErrorCode], None],
+        token: object = None,
         *,
         version: int = 0,
         cause: str = "AddPartitionsToTxn",
-    ) -> None:
+    ) -> ErrorCode | None:
         """Add partitions to the transaction of an id, which begins with the first ones.
 
         Also AddOffsetsToTxn, with the group's partition of `__consumer_offsets`.
@@ -311,14 +319,16 @@ class TransactionCoordinator:
             epoch: The producer epoch.
             partitions: The partitions.
             now_ms: The time.
-            done: Called with NONE or the error for all partitions.
+            token: For the result of a parked request.
             version: The transaction version of the request: 2 if a broker adds partitions (KIP-890), else 0.
             cause: The request, for the history.
+
+        Returns:
+            NONE or the error for all partitions; None if the request is parked.
         """
         transaction, error = self._found(transactional_id)
         if transaction is None or error:
-            done(error)
-            return
+            return error
         value = transaction.value
         is_pending = transaction.pending is not None
         if self.config.checks_pending_first and is_pending:
@@ -328,11 +338,10 @@ class TransactionCoordinator:
         elif is_pending or value.state in PREPARED:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error or (value.state is ONGOING and set(partitions) <= set(value.partitions)):
-            done(error)
-            return
+            return error
         transaction.begin(ONGOING)
         new = transaction.with_partitions(partitions, version, now_ms)
-        self._store(transaction, new, transaction.last_epoch, cause, now_ms, done)
+        return self._store_or_hold(transaction, Held(new, transaction.last_epoch, cause, token), now_ms)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]
@@ -363,8 +372,8 @@ class TransactionCoordinator:
         is_commit: bool,
         raises_epoch: bool,
         now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
+        token: object = None,
+    ) -> ProducerResult | None:
         """Commit or abort the transaction of an id. The markers are written after the result.
 
         Args:
@@ -374,12 +383,14 @@ class TransactionCoordinator:
             is_commit: Whether to commit, else to abort.
             raises_epoch: Whether the request raises the epoch (KIP-890; versions 5 and up).
             now_ms: The time.
-            done: Called with the result.
+            token: For the result of a parked request.
+
+        Returns:
+            The result; None if the request is parked.
         """
         transaction, error = self._found(transactional_id)
         if transaction is None or error:
-            done(ProducerResult(error))
-            return
+            return ProducerResult(error)
         version = KIP_890 if raises_epoch else 0
         value = transaction.value
         is_retry = raises_epoch and is_retry_of_end(value, producer_id, epoch)
@@ -394,26 +405,15 @@ class TransactionCoordinator:
         else:
             answer = answer_of_end(value.state, is_commit=is_commit, raises_epoch=raises_epoch, is_retry=is_retry)
             if answer is None:
-                self._end_open(transaction, PREPARE_COMMIT if is_commit else PREPARE_ABORT, version, now_ms, done)
-                return
+                next_producer_id = NO_PRODUCER_ID
+                if raises_epoch and transaction.is_exhausted:
+                    next_producer_id = self._new_producer_id()
+                    if value.epoch == MAX_EPOCH:
+                        return ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, which has no higher epoch
+                state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
+                return self._prepare(transaction, state, version, next_producer_id, "EndTxn", now_ms, token)
             error = answer
-        done(ProducerResult(error) if error else ProducerResult(_NONE, value.producer_id, value.epoch))
-
-    def _end_open(
-        self,
-        transaction: Transaction,
-        state: TransactionState,
-        version: int,
-        now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
-        next_producer_id = NO_PRODUCER_ID
-        if version >= KIP_890 and transaction.is_exhausted:
-            next_producer_id = self._new_producer_id()
-            if transaction.value.epoch == MAX_EPOCH:
-                done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))  # as in Kafka, which has no higher epoch
-                return
-        self._prepare(transaction, state, version, next_producer_id, "EndTxn", now_ms, done)
+        return ProducerResult(error) if error else ProducerResult(_NONE, value.producer_id, value.epoch)
 
     def _prepare(
         self,
@@ -423,21 +423,23 @@ class TransactionCoordinator:
         next_producer_id: int,
         cause: str,
         now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
+        token: object,
+        *,
+        is_fence: bool = False,
+        is_init: bool = False,
+    ) -> ProducerResult | None:
         """Store the outcome of a transaction; then its markers are written."""
         last_epoch = transaction.value.epoch if version >= KIP_890 else transaction.last_epoch
         transaction.begin(state)
         value = transaction.prepared(state, version, next_producer_id, now_ms)
-
-        def complete(error: ErrorCode) -> None:
-            if error:
-                done(ProducerResult(error))
-                return
-            rotates = next_producer_id != NO_PRODUCER_ID
-            done(ProducerResult(_NONE, *((next_producer_id, 0) if rotates else (value.producer_id, value.epoch))))
-
-        self._store(transaction, value, last_epoch, cause, now_ms, complete)
+        if is_init:
+            result = ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif next_producer_id != NO_PRODUCER_ID:
+            result = ProducerResult(_NONE, next_producer_id, 0)
+        else:
+            result = ProducerResult(_NONE, value.producer_id, value.epoch)
+        held = Held(value, last_epoch, cause, token, result, is_fence=is_fence)
+        return self._producer_result(held, self._store_or_hold(transaction, held, now_ms))
 
     @property
     def rotates_when_fenced(self) -> bool:
@@ -445,8 +447,8 @@ class TransactionCoordinator:
         return self.config.rotates_when_fenced and self.config.version >= KIP_890
 
     def fence(
-        self, transaction: Transaction, cause: str, now_ms: float, done: Callable[[ProducerResult], None]
-    ) -> None:
+        self, transaction: Transaction, cause: str, now_ms: float, token: object = None, *, is_init: bool = False
+    ) -> ProducerResult | None:
         """Abort an ongoing transaction in a higher epoch, which its producer does not have.
 
         Since Kafka 4.3, a producer id without an epoch left is replaced (KAFKA-20090). Before, it stays. If it is in
@@ -457,26 +459,34 @@ class TransactionCoordinator:
             transaction: The transactional id, in state Ongoing and without a pending transition.
             cause: The cause, for the history.
             now_ms: The time.
-            done: Called with the result when the outcome is stored.
+            token: For the result of a parked request.
+            is_init: Whether an InitProducerId causes it, whose result is CONCURRENT_TRANSACTIONS.
+
+        Returns:
+            The result when the outcome is stored; None if the request is parked.
         """
         version = self.config.version if self.config.version >= KIP_890 else 0
         rotates = self.rotates_when_fenced and transaction.is_exhausted
         if transaction.value.epoch == MAX_EPOCH and not rotates:
-            done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
+            return ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR)
         transaction.begin(PREPARE_EPOCH_FENCE)
         transaction.pending = None
         if version < KIP_890:
             raised = transaction.value.epoch + (not transaction.has_failed_fence)
             transaction.value = replace(transaction.value, epoch=raised)
             transaction.last_epoch = NO_EPOCH
-
-        def complete(result: ProducerResult) -> None:
-            transaction.has_failed_fence = version < KIP_890 and bool(result.error)
-            done(result)
-
         next_producer_id = self._new_producer_id() if rotates else NO_PRODUCER_ID
-        self._prepare(transaction, PREPARE_ABORT, version, next_producer_id, cause, now_ms, complete)
+        return self._prepare(
+            transaction,
+            PREPARE_ABORT,
+            version,
+            next_producer_id,
+            cause,
+            now_ms,
+            token,
+            is_fence=True,
+            is_init=is_init,
+        )
 
     def _found(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
         """Return an id, or the error of a request that does not create it."""
@@ -489,74 +499,63 @@ class TransactionCoordinator:
 
     # Storing and ending
 
-    def _store(
-        self,
-        transaction: Transaction,
-        value: TransactionValue,
-        last_epoch: int,
-        cause: str,
-        now_ms: float,
-        done: Callable[[ErrorCode], None],
-        *,
-        is_repeated: bool = False,
-    ) -> None:
-        """Append a record for a transition that was begun; then complete the transition, or undo it after an error.
-
-        If the outcome of a transaction is stored, its markers are written after `done` was called. The history does not
-        have the errors of repeated appends.
-        """
-
-        def complete(error: ErrorCode, at_ms: float) -> None:
-            if self._transactions.get(transaction.transactional_id) is not transaction:
-                done(ErrorCode.NOT_COORDINATOR)  # resigned meanwhile
-                return
-            state_from = transaction.state.value
-            if error:
-                what = f"{cause}: {value.state.value} could not be stored, {error.name}"
-                transaction.pending = None
-                if not is_repeated:
-                    self._on_change(transaction, state_from, state_from, what, at_ms)
-                done(CLIENT_ERRORS.get(error, error))
-                return
-            transaction.complete(value, last_epoch)
-            self._changed(transaction, state_from, cause, at_ms)
-            done(_NONE)
-            if value.state in PREPARED and transaction.value is value:
-                self._write_markers(transaction, at_ms)
-
-        self._write(transaction, value, now_ms, complete)
-
-    def _write(
-        self,
-        transaction: Transaction,
-        value: TransactionValue | None,
-        now_ms: float,
-        complete: Callable[[ErrorCode, float], None],
-    ) -> None:
-        """Append a record, unless a hold applies to the pending transition. `complete` gets the result and the time."""
-        records = (TransactionRecord(transaction.transactional_id, value),)
-
-        def ended(error: ErrorCode, at_ms: float) -> None:
-            transaction.is_appending = False
-            complete(error, at_ms)
-
-        def append(at_ms: float) -> None:
-            self._append(transaction.partition, records, lambda error: ended(error, at_ms))
-
-        transaction.is_appending = True
+    def _store_or_hold(self, transaction: Transaction, held: Held, now_ms: float) -> ErrorCode | None:
+        """Store a transition that was begun, or let it wait for `release` if a hold applies; None if it waits."""
         if transaction.pending in self._holds.get(transaction.transactional_id, ()):
-            transaction.held_append = HeldAppend(append, ended)
+            transaction.held = held
+            return None
+        return self._store(transaction, held, now_ms)
+
+    def _store(self, transaction: Transaction, held: Held, now_ms: float) -> ErrorCode:
+        """Append the record of a transition; then complete the transition, or undo it after an error.
+
+        If this is the outcome of a transaction, its markers are written next.
+
+        Returns:
+            NONE or the error for clients.
+        """
+        if held.value is None:
+            return self._remove(transaction, now_ms)
+        state_from, state = transaction.state.value, held.value.state
+        record = TransactionRecord(transaction.transactional_id, held.value)
+        if error := self._append(transaction.partition, (record,)):
+            transaction.pending = None
+            if not held.is_repeated:
+                what = f"{held.cause}: {state.value} could not be stored, {error.name}"
+                self._on_change(transaction, state_from, state_from, what, now_ms)
+            error = CLIENT_ERRORS.get(error, error)
+            if state in (COMPLETE_COMMIT, COMPLETE_ABORT) and error in _PASSING:
+                transaction.begin(state)
+                self._timers.schedule(transaction, now_ms + RETRY_MS)
         else:
-            append(now_ms)
+            transaction.complete(held.value, held.last_epoch)
+            self._changed(transaction, state_from, held.cause, now_ms)
+        if held.is_fence:
+            transaction.has_failed_fence = held.value.version < KIP_890 and bool(error)
+        if state in PREPARED and not error:
+            self._write_markers(transaction, now_ms)
+        return error
+
+    @staticmethod
+    def _producer_result(held: Held, error: ErrorCode | None) -> ProducerResult | None:
+        """Return the result of a transition by the error of storing it; None if it is held."""
+        return None if error is None else ProducerResult(error) if error else held.result
 
     def release(self, transactional_id: str, now_ms: float) -> None:
-        """Append the record that was held, unless a hold still applies. The caller first changes the holds."""
+        """Store the transition that was held, unless a hold still applies. The caller first changes the holds."""
         transaction = self._transactions.get(transactional_id)
-        if transaction is None or transaction.held_append is None:
+        if transaction is None or transaction.held is None:
             return
         if transaction.pending not in self._holds.get(transactional_id, ()):
-            held, transaction.held_append = transaction.held_append, None
-            held.append(now_ms)
+            held, transaction.held = transaction.held, None
+            self._answer_held(held, self._store(transaction, held, now_ms))
+
+    def _answer_held(self, held: Held, error: ErrorCode) -> None:
+        """Answer the request whose transition was held."""
+        if held.token is not None:
+            self.answers.append(
+                (held.token, error if held.result is None else ProducerResult(error) if error else held.result)
+            )
 
     def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
         """Write the markers of a prepared transaction, and complete it when all are written."""
@@ -564,7 +563,10 @@ class TransactionCoordinator:
         transaction.begin(COMPLETE_COMMIT if value.state is PREPARE_COMMIT else COMPLETE_ABORT)
         transaction.awaits_markers = dict.fromkeys(value.partitions)
         transaction.refused_markers = ()
-        markers = Markers(
+        if not value.partitions:
+            self._complete(transaction, now_ms)
+            return
+        transaction.markers = Markers(
             transactional_id=transaction.transactional_id,
             producer_id=value.producer_id,
             epoch=value.epoch,
@@ -573,30 +575,27 @@ class TransactionCoordinator:
             version=value.version,
             partitions=value.partitions,
         )
-        if value.partitions:
-            self._send_markers(markers, partial(self._marker_done, transaction, value))
-        else:
-            self._complete(transaction, now_ms)
+        self._send_markers(transaction.markers)
 
     def awaits(self, markers: Markers) -> bool:
         """Whether markers that were sent are still to be written; not if their coordinator has resigned since."""
         transaction = self._transactions.get(markers.transactional_id)
-        if transaction is None or transaction.awaits_markers is None:
-            return False
-        return self._epochs.get(transaction.partition) == markers.coordinator_epoch
+        return transaction is not None and transaction.awaits_markers is not None and transaction.markers is markers
 
-    def _marker_done(
-        self,
-        transaction: Transaction,
-        value: TransactionValue,
-        partition: TopicPartition,
-        error: ErrorCode,
-        now_ms: float,
-    ) -> None:
-        """Handle the result of a marker; those of a coordinator that has resigned have no effect."""
-        awaited = transaction.awaits_markers
-        if self._transactions.get(transaction.transactional_id) is not transaction or transaction.value is not value:
+    def marker_written(self, markers: Markers, partition: TopicPartition, error: ErrorCode, now_ms: float) -> None:
+        """Handle the result of a marker; those of a coordinator that has resigned have no effect.
+
+        Args:
+            markers: The markers, as they were passed to `send_markers`.
+            partition: The partition.
+            error: NONE if the marker is written, UNKNOWN_TOPIC_OR_PARTITION if the partition was deleted, or
+                INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the partition refuses the marker.
+            now_ms: The time.
+        """
+        transaction = self._transactions.get(markers.transactional_id)
+        if transaction is None or transaction.markers is not markers:
             return
+        awaited = transaction.awaits_markers
         if error not in (_NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             transaction.refused_markers = (*transaction.refused_markers, partition)
         elif awaited is not None and partition in awaited:
@@ -606,34 +605,17 @@ class TransactionCoordinator:
 
     def _complete(self, transaction: Transaction, now_ms: float, *, is_repeated: bool = False) -> None:
         """Store that a transaction has ended. After an error that may pass, this is retried."""
-        transaction.awaits_markers = None
-        value = transaction.completed(now_ms)
-        pending = transaction.pending
-
-        def complete(error: ErrorCode) -> None:
-            if error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
-                transaction.pending = pending
-                self._timers.schedule(transaction, now_ms + RETRY_MS)
-
-        self._store(
-            transaction, value, transaction.last_epoch, "all markers written", now_ms, complete, is_repeated=is_repeated
-        )
+        transaction.awaits_markers = transaction.markers = None
         transaction.has_failed_fence = False
+        value = transaction.completed(now_ms)
+        held = Held(value, transaction.last_epoch, "all markers written", is_repeated=is_repeated)
+        self._store_or_hold(transaction, held, now_ms)
 
     def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:
         self._on_change(transaction, state_from, transaction.state.value, cause, now_ms)
         self._schedule(transaction)
 
     # Time
-
-    def tick(self, now_ms: float) -> None:
-        """Abort transactions that have timed out, remove expired ids, and repeat failed appends, if a check is due."""
-        for transaction, _ in self._timers.expired(now_ms):
-            self._expire(transaction, now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when to call `tick` next, or None without timers. Never late."""
-        return self._timers.next_deadline()
 
     def timers(self) -> Iterator[tuple[Transaction, float]]:
         """Return the ids that have a timer, with its deadline, earliest first."""
@@ -646,7 +628,8 @@ class TransactionCoordinator:
         if due_ms is not None:
             self._timers.schedule(transaction, due_ms)
 
-    def _expire(self, transaction: Transaction, now_ms: float) -> None:
+    def _expire(self, transaction: Transaction, deadline_ms: float, now_ms: float) -> None:
+        """Abort a transaction that has timed out, remove an expired id, or repeat a failed append."""
         if transaction.state in PREPARED:
             if transaction.awaits_markers is None:
                 self._complete(transaction, now_ms, is_repeated=True)
@@ -656,24 +639,20 @@ class TransactionCoordinator:
                 interval_ms = self.config.expiration_check_interval_ms
             self._timers.schedule(transaction, now_ms + interval_ms)
         elif transaction.state is ONGOING:
-            self.fence(transaction, "the transaction has timed out", now_ms, lambda result: None)
+            self.fence(transaction, "the transaction has timed out", now_ms)
             if transaction.state is ONGOING and transaction.pending is None:  # it could not be stored
                 self._timers.schedule(transaction, now_ms + self.config.abort_check_interval_ms)
         else:
-            self._remove(transaction, now_ms)
+            transaction.begin(DEAD)
+            self._store_or_hold(transaction, Held(None, transaction.last_epoch, "the id has expired"), now_ms)
 
-    def _remove(self, transaction: Transaction, now_ms: float) -> None:
+    def _remove(self, transaction: Transaction, now_ms: float) -> ErrorCode:
         """Store the tombstone of an expired id, and remove the id."""
-
-        def complete(error: ErrorCode, at_ms: float) -> None:
-            if self._transactions.get(transaction.transactional_id) is not transaction:
-                return
-            transaction.pending = None
-            if error:
-                self._timers.schedule(transaction, at_ms + self.config.expiration_check_interval_ms)
-                return
+        error = self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, None),))
+        transaction.pending = None
+        if error:
+            self._timers.schedule(transaction, now_ms + self.config.expiration_check_interval_ms)
+        else:
             del self._transactions[transaction.transactional_id]
-            self._on_change(transaction, transaction.state.value, DEAD.value, "the id has expired", at_ms)
-
-        transaction.begin(DEAD)
-        self._write(transaction, None, now_ms, complete)
+            self._on_change(transaction, transaction.state.value, DEAD.value, "the id has expired", now_ms)
+        return error

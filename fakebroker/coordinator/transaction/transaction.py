@@ -1,12 +1,13 @@
 """One transactional id at its coordinator: what is stored, what is pending, and the values of its next transitions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fakebroker.coordinator.transaction.api import Markers, ProducerResult
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.records import (
     EXHAUSTED_EPOCH,
@@ -25,20 +26,29 @@ from fakebroker.coordinator.transaction.states import (
     TRANSITIONS,
     TransactionState,
 )
-from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
 
-class HeldAppend(NamedTuple):
-    """A record that is not appended before it is released.
+class Held(NamedTuple):
+    """A transition that was begun, and whose record is stored at once, or held back before.
 
     Attributes:
-        append: Appends it, given the time.
-        complete: Ends the wait without an append, given an error and the time.
+        value: The value after it; None if the id is removed.
+        last_epoch: `Transaction.last_epoch` after it.
+        cause: Describes what causes it, for the history.
+        token: The token of the request that causes it; None if it is not answered.
+        result: The result of the request if the record is stored; None if the result is only an error.
+        is_fence: Whether it fences the producer.
+        is_repeated: Whether its record could not be stored before. The history does not have the errors of these.
     """
 
-    append: Callable[[float], None]
-    complete: Callable[[ErrorCode, float], None]
+    value: TransactionValue | None
+    last_epoch: int
+    cause: str
+    token: object = None
+    result: ProducerResult | None = None
+    is_fence: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +65,9 @@ class Transaction:
             transition is pending.
         has_failed_fence: Whether the epoch was raised to fence a producer, but the record could not be stored. Then the
             next attempt does not raise it again.
-        is_appending: Whether a record is being appended, or is held before.
-        held_append: The append that is held, if any.
-        awaits_markers: The partitions to which markers are still to be written.
+        held: The transition whose record is held back, if any. Its request waits here until it is released.
+        markers: The markers that were sent and are not all written.
+        awaits_markers: The partitions to which they are still to be written.
         refused_markers: The partitions that have refused a marker. The id then stays as it is until it is loaded again.
         scheduled_ms, timer_number: See `TimerEntry`.
     """
@@ -68,8 +78,8 @@ class Transaction:
     last_epoch: int = NO_EPOCH
     pending: TransactionState | None = None
     has_failed_fence: bool = False
-    is_appending: bool = False
-    held_append: HeldAppend | None = None
+    held: Held | None = None
+    markers: Markers | None = None
     awaits_markers: dict[TopicPartition, None] | None = None
     refused_markers: tuple[TopicPartition, ...] = ()
     scheduled_ms: float = inf

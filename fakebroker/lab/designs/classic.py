@@ -1,11 +1,10 @@
 """The classic protocol: the group coordinator of `coordinator.group`, and the member of `client.member`."""
 
 from collections.abc import Hashable, Mapping
-from functools import partial
 
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -115,11 +114,7 @@ class ClassicCoordinator(GroupCoordinator):
     def _leave(self, link: Link, request: LeaveGroupRequest, now_ms: float) -> None:
         members = [(each.member_id, each.group_instance_id) for each in request.members]
         self._leaving.update(member_id for member_id, _ in members)
-        done = partial(self._left, link, members)
-        self._coordinator.leave_group(request.group_id, members, now_ms, done)
-
-    def _left(self, link: Link, members: list[tuple[str, str | None]], result: ItemResults) -> None:
-        error, errors = result
+        error, errors = self._coordinator.leave_group(request.group_id, members, now_ms)
         response = LeaveGroupResponse(
             error_code=error,
             members=[

@@ -9,7 +9,6 @@ what moves to the new member afterwards counts as rebalances of its own.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from functools import partial
 from hashlib import md5
 
 from fakebroker.client.member.member_settings import MemberSettings
@@ -23,7 +22,6 @@ from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH
-from fakebroker.coordinator.group.modern.requests import HeartbeatResult
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
 from fakebroker.coordinator.group.records import OffsetRecord, Record
@@ -175,7 +173,7 @@ class ConsumerCoordinator(GroupCoordinator):
         else:
             self._links[member_id] = link
         if is_bare(request):
-            interval_ms = self._coordinator.extend_consumer_session(
+            interval_ms = self._coordinator.groups.consumer.extend_session(
                 request.group_id, member_id, epoch, request.instance_id, _CLIENT, now_ms
             )
             if interval_ms is not None:
@@ -185,10 +183,7 @@ class ConsumerCoordinator(GroupCoordinator):
                 self._port.reply(link, response)
                 return
         heartbeat = heartbeat_of(request, *_CLIENT)
-        self._coordinator.consumer_group_heartbeat(heartbeat, now_ms, partial(self._reply, link))
-
-    def _reply(self, link: Link, result: HeartbeatResult) -> None:
-        self._port.reply(link, response_of(result))
+        self._port.reply(link, response_of(self._coordinator.consumer_group_heartbeat(heartbeat, now_ms)))
 
     # What the coordinator does
 

@@ -2,7 +2,7 @@
 `coordinator.group.Coordinator`, with one log and one way to commit and fetch offsets.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from math import inf
 
 from fakebroker.coordinator.group.api import OffsetToCommit
@@ -57,11 +57,11 @@ class GroupCoordinator:
         """Kafka's coordinator does not know connections."""
 
     def next_deadline(self) -> float:
-        due_ms = self._coordinator.next_deadline()
+        due_ms = self._coordinator.queue.next_deadline()
         return inf if due_ms is None else due_ms
 
     def tick(self, now_ms: float) -> None:
-        self._coordinator.tick(now_ms)
+        self._coordinator.queue.run(now_ms)
         self._answer()
 
     def next_beats(self, group_id: str) -> Mapping[Link, float]:
@@ -75,10 +75,11 @@ class GroupCoordinator:
             for topic in request.topics
             for each in topic.partitions
         ]
-        self._coordinator.offsets.commit(
+        errors = self._coordinator.offsets.commit(
             *(request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
-            *(offsets, now_ms, lambda errors: self._port.reply(link, commit_response(request, errors[0]))),
+            *(offsets, now_ms),
         )
+        self._port.reply(link, commit_response(request, errors[0]))
 
     def _fetched(self, request: OffsetFetchRequest, now_ms: float) -> OffsetFetchResponse:
         group = request.groups[0]
@@ -91,17 +92,14 @@ class GroupCoordinator:
 
     # What the coordinator does
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
+        """Append records. The port holds the answers until they are stored, as a log that takes time."""
         keyed: dict[Hashable, Record | None] = {}
         for record in records:
             key, is_deletion = self._key_of(record)
             keyed[key] = None if is_deletion else record
-
-        def stored(is_stored: bool) -> None:
-            done(ErrorCode.NONE if is_stored else ErrorCode.NOT_COORDINATOR)
-            self._answer()
-
-        self._port.append(partition, keyed, stored)
+        self._port.store(partition, keyed)
+        return ErrorCode.NONE
 
     def _on_change(self, group: ChangedGroup, now_ms: float) -> None:
         removed = self._removed(group)

@@ -120,11 +120,11 @@ class RewriteLabCoordinator:
         """Failures are detected by missing heartbeats only."""
 
     def next_deadline(self) -> float:
-        due_ms = self._coordinator.next_deadline()
+        due_ms = self._coordinator.queue.next_deadline()
         return inf if due_ms is None else due_ms
 
     def tick(self, now_ms: float) -> None:
-        self._coordinator.tick(now_ms)
+        self._coordinator.queue.run(now_ms)
 
     def is_steady(self, group_id: str, links: int) -> bool:
         group = self._coordinator.group(group_id)

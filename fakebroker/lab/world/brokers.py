@@ -1,6 +1,8 @@
 """The brokers of a run: their coordinators, the offsets topic and its leaders, and look-ups."""
 
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from fakebroker.coordinator.registry import Registry
@@ -34,6 +36,8 @@ class BrokerProcess:
         self.links: dict[MemberLink, None] = {}
         self._world = world
         self._starts = 0
+        # By partition, in order: None for an append that is not stored, and the replies that wait for those before.
+        self._held: dict[int, deque[tuple[MemberLink, Message] | None]] = {}
         self._scheduled_ms = float("inf")
         self.coordinator: Coordinator = self._new_coordinator()
 
@@ -56,6 +60,7 @@ class BrokerProcess:
         """End the process ("stop"), or cut off the host ("vanish")."""
         self.state = BrokerState.STOPPED if do == "stop" else BrokerState.VANISHED
         self._starts += 1
+        self._held.clear()
         self._scheduled_ms = float("inf")
         for link in list(self.links):
             link.is_open_at_broker = False
@@ -109,6 +114,13 @@ class BrokerProcess:
     # CoordinatorPort
 
     def reply(self, link: Any, message: Message) -> None:
+        held = self._held.get(self._world.offsets_topic.partition_of(link.member.group_id)) if self._held else None
+        if held is None:
+            self._reply(link, message)
+        else:
+            held.append((link, message))
+
+    def _reply(self, link: Any, message: Message) -> None:
         link.is_in_progress = False
         self.send(link, message)
         if link.waiting:
@@ -141,6 +153,21 @@ class BrokerProcess:
 
     def append(self, partition: int, records: Records, done: Callable[[bool], None]) -> None:
         self._world.offsets_topic.append(self.node_id, partition, records, self._if_running(done))
+
+    def store(self, partition: int, records: Records) -> None:
+        self._held.setdefault(partition, deque()).append(None)
+        self.append(partition, records, partial(self._stored, partition))
+
+    def _stored(self, partition: int, is_stored: bool) -> None:
+        """Send the replies that have waited only for the oldest append to a partition, or drop them."""
+        held = self._held[partition]
+        held.popleft()
+        while held and (reply := held[0]) is not None:
+            held.popleft()
+            if is_stored:
+                self._reply(*reply)
+        if not held:
+            del self._held[partition]
 
     def access(self, operation: Callable[[Registry[Any]], T], done: Callable[[T], None]) -> None:
         self._world.access_registry(operation, self._if_running(done))
@@ -213,6 +240,10 @@ class OffsetsTopic:
             coordinator = self._brokers[leader].coordinator
             coordinator.elected(partition, now_ms)
             coordinator.loaded(partition, {}, now_ms)
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition that has the records of a group."""
+        return partition_for(group_id, self._count)
 
     def groups_of(self, node_id: int) -> list[str]:
         """Return the groups that a broker coordinates."""

@@ -86,6 +86,9 @@ class OffsetsTopicSide(Protocol):
     def append(self, node_id: int, partition: int, records: Records, done: Callable[[bool], None]) -> None:
         """Store records after the time of an append; see `CoordinatorPort.append`."""
 
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition that has the records of a group."""
+
 
 class IdleGroupsSide(Protocol):
     """The groups whose beats are skipped, as members use them."""

@@ -220,7 +220,7 @@ class IdleMembers:
         has_arrived = (heartbeat_ms + LATENCY_MS, ARRIVAL, driver.number) < position
         arrived_ms = heartbeat_ms - (0 if has_arrived else interval_ms) + LATENCY_MS
         self._session_of(driver).resume(arrived_ms if heartbeats or has_arrived else -inf)
-        self._network.schedule_timer(driver.connection.broker.coordinator.next_deadline())
+        self._network.schedule_timer(driver.connection.broker.coordinator.queue.next_deadline())
         if (min(heartbeat_ms, commit_ms), ACTION, driver.number) < position:
             self._begin_request(driver, min(heartbeat_ms, commit_ms), position)
 

@@ -16,7 +16,6 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
 from fakebroker.cluster.handlers.consumer_group_heartbeat import is_bare
 from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.registry import APIS, api_of
@@ -276,10 +275,7 @@ class Network:
         if cluster.topics.version != topics_version:
             self._observer.topics_changed()
         self.send_responses(now_ms)
-        if cluster.faults.active or cluster.transactions.is_used or cluster.sync_delays.next_deadline() is not None:
-            self.schedule_timer(cluster.next_deadline())
-        else:  # A request changes only the timers of its coordinator.
-            self.schedule_timer(call.broker.coordinator.next_deadline())
+        self.schedule_timer(cluster.next_deadline())
 
     def can_commit_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
         """Return whether an OffsetCommit of the member that acts now can be handled at once.
@@ -310,7 +306,7 @@ class Network:
         response = offset_commit.handle(cluster, call, now_ms)
         cluster.now_ms = before_ms
         assert response is not None
-        self.schedule_timer(call.broker.coordinator.next_deadline())
+        self.schedule_timer(cluster.next_deadline())
         return received(response, call.api_version)
 
     def commit(
@@ -327,16 +323,15 @@ class Network:
         requested = [
             OffsetToCommit(topic=topic, partition=index, offset=offset) for (topic, index), offset in offsets.items()
         ]
-        errors: list[ErrorCode] = []
         cluster = self._cluster
         before_ms, cluster.now_ms = cluster.now_ms, now_ms
-        broker.coordinator.offsets.commit(
+        errors = broker.coordinator.offsets.commit(
             *(identity.group_id, identity.generation_id, identity.member_id, identity.instance_id),
-            *(requested, now_ms, errors.extend),
+            *(requested, now_ms),
         )
         cluster.now_ms = before_ms
         assert not any(errors), f"{identity}: {errors}"
-        self.schedule_timer(broker.coordinator.next_deadline())
+        self.schedule_timer(cluster.next_deadline())
 
     # Responses
 
@@ -388,8 +383,7 @@ class Network:
 
     def tick(self) -> None:
         """Process the brokers' timers that are due."""
-        controller_ms = self._cluster.controller.next_deadline()
-        if controller_ms is not None and controller_ms <= self._scheduler.clock.moment_ms:
+        if self._cluster.controller.is_due(self._scheduler.clock.moment_ms):
             self._observer.before_election()
         self._cluster.tick(self._scheduler.clock.moment_ms)
         self.send_responses(self._scheduler.clock.moment_ms)

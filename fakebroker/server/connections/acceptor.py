@@ -8,10 +8,11 @@ import errno
 import logging
 import socket
 from collections.abc import Iterator
-from math import inf
+from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.listeners import Listener
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.server.connections.connection import Connection
 from fakebroker.server.connections.connection_limits import RETRY_MS, ConnectionLimits
 from fakebroker.server.poller import READ, Poller
@@ -29,13 +30,16 @@ class Acceptor:
         poller: Watches them.
         limits: The limits of connections.
         max_request_bytes: The largest request that new connections may send.
-
-    Attributes:
-        retry_ms: When listening sockets that wait try again, in real time; infinite if none waits.
+        queue: The timers of the cluster by the clients' clock.
     """
 
-    def __init__(self, poller: Poller, limits: ConnectionLimits, max_request_bytes: int) -> None:
-        self.retry_ms = inf
+    def __init__(
+        self, poller: Poller, limits: ConnectionLimits, max_request_bytes: int, queue: TimerQueue[Any]
+    ) -> None:
+        self._retry = TimedValue("listening sockets that wait")
+        self._timers: Timers[TimedValue[str]] = queue.service(
+            Rank.NETWORK, lambda timer, due_ms, now_ms: self.resume(), 2
+        )
         self._poller = poller
         self._limits = limits
         self._max_request_bytes = max_request_bytes
@@ -43,6 +47,11 @@ class Acceptor:
         self._connections_made = 0
         self._waiting: set[int] = set()
         self._is_exhausted = False
+
+    @property
+    def retry_ms(self) -> float:
+        """When listening sockets that wait try again, in real time; infinite if none waits."""
+        return self._retry.scheduled_ms
 
     def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
         """Accept connections to a broker's listener from a listening socket, which the acceptor closes later."""
@@ -98,14 +107,15 @@ class Acceptor:
             yield connection
 
     def resume(self) -> None:
-        """Let listening sockets that wait try again. Called at `retry_ms`, and after a connection was closed."""
-        waiting, self._waiting, self.retry_ms = self._waiting, set(), inf
+        """Let listening sockets that wait try again: after a time, or after a connection was closed."""
+        waiting, self._waiting = self._waiting, set()
+        self._timers.cancel(self._retry)
         for fd in waiting:
             self._poller.modify(fd, READ)
 
     def _wait(self, fd: int, until_ms: float) -> None:
         self._waiting.add(fd)
-        self.retry_ms = min(self.retry_ms, until_ms)
+        self._timers.schedule(self._retry, until_ms)
         self._poller.modify(fd, 0)
 
     def _warn(self, error: OSError) -> None:

@@ -5,7 +5,7 @@ manual clock: the rate of new connections and idleness are properties of clients
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from math import inf
 
@@ -15,6 +15,7 @@ from fakebroker.cluster.configs.listener_settings import LISTENER_PREFIX, MAX_CO
 from fakebroker.cluster.configs.settings import MAX_CONNECTIONS_PER_IP, MAX_IDLE, SETTINGS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import WINDOW_MS, Rate
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, Timers
 from fakebroker.server.connections.connection import Connection, client_host
 
 RETRY_MS = 100
@@ -32,17 +33,26 @@ class ConnectionLimits:
     A broker's connections to the listener PLAINTEXT, which is that of brokers if there are others
     (`inter.broker.listener.name`), are accepted beyond its `max.connections`: another connection is closed instead.
 
-    Attributes:
-        next_check_ms: When to look for idle connections; infinite without connections.
+    Args:
+        cluster: The cluster.
+        close_idle: Called with the time when there may be idle connections; it calls `idle`.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, close_idle: Callable[[float], None]) -> None:
         self._cluster = cluster
+        self._next_check = TimedValue("idle connections")
+        self._timers: Timers[TimedValue[str]] = cluster.wire_timers.service(
+            Rank.NETWORK, lambda timer, due_ms, now_ms: close_idle(now_ms), 1
+        )
         self._idle_ms = cluster.config.number(MAX_IDLE)
         # By node id, with the name of a listener, the address of a client, or "" for all.
         self._counts: Counter[tuple[int, str]] = Counter()
         self._rates: dict[tuple[int, str], Rate] = {}
-        self.next_check_ms = inf
+
+    @property
+    def next_check_ms(self) -> float:
+        """When to look for idle connections; infinite without connections."""
+        return self._next_check.scheduled_ms
 
     def wait_ms(self, broker: BrokerNode, listener: Listener, now_ms: float) -> float:
         """Return 0 if a connection to a listener may be accepted now, or else after what time to ask again."""
@@ -74,7 +84,7 @@ class ConnectionLimits:
                 self._rates[broker.node_id, name].record(1, now_ms)
         connection.active_ms = now_ms
         if self.next_check_ms == inf and self._idle_ms >= 0:
-            self.next_check_ms = now_ms + self._idle_ms
+            self._timers.schedule(self._next_check, now_ms + self._idle_ms)
         limit = self._limit_of_address(broker, host)
         if self._counts[broker.node_id, host] > limit:
             return f"more than {limit} connections from its address ({MAX_CONNECTIONS_PER_IP})"
@@ -112,10 +122,10 @@ class ConnectionLimits:
         by_time = sorted((_last_active_ms(each), each.connection_id, each) for each in connections)
         since_ms = now_ms - self._idle_ms
         idle = [each for active_ms, _, each in by_time if active_ms <= since_ms]
-        self.next_check_ms = inf
+        self._timers.cancel(self._next_check)
         if len(idle) < len(by_time):
             soonest_ms = now_ms + self._idle_ms / _CHECKS
-            self.next_check_ms = max(soonest_ms, by_time[len(idle)][0] + self._idle_ms)
+            self._timers.set(self._next_check, max(soonest_ms, by_time[len(idle)][0] + self._idle_ms))
         return idle
 
     def _is_protected(self, listener: Listener) -> bool:

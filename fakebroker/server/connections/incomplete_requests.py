@@ -3,8 +3,10 @@
 While the memory is used up, no others are read (`queued.max.request.bytes`). Times are real time in milliseconds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.protocol.frames import SIZE_BYTES
 from fakebroker.server.connections.connection import Connection
 
@@ -16,17 +18,29 @@ class IncompleteRequests:
         timeout_ms: Time without further bytes after which they are closed.
         max_bytes: Memory for the requests; see `RequestMemory`.
         set_interest: Is called with connections that may be read again, or no longer (`is_waiting`).
+        queue: The timers of the cluster by the clients' clock.
+        close: Closes a connection whose deadline has passed, for a reason.
 
     Attributes:
         deadlines: When to close a connection; the earliest comes first, because all have the same timeout.
     """
 
-    def __init__(self, timeout_ms: float, max_bytes: int, set_interest: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        timeout_ms: float,
+        max_bytes: int,
+        set_interest: Callable[[Connection], None],
+        queue: TimerQueue[Any],
+        close: Callable[[Connection, str], None],
+    ) -> None:
         self.deadlines: dict[Connection, float] = {}
         self._timeout_ms = timeout_ms
         self._memory = RequestMemory(max_bytes)
         self._set_interest = set_interest
+        self._close = close
         self.is_waiting = self._memory.is_waiting
+        self._timer = TimedValue("incomplete requests")
+        self._timers: Timers[TimedValue[str]] = queue.service(Rank.NETWORK, self._expire, 3)
 
     def watch(self, connection: Connection, now_ms: float, *, has_completed: bool = False) -> None:
         """Update the deadline and the memory of a connection that has received bytes.
@@ -45,7 +59,11 @@ class IncompleteRequests:
         is_incomplete = connection.tls is not None and connection.tls.is_incomplete
         if is_incomplete or (connection.frames.held_bytes and not self.is_waiting(connection)):
             connection.active_ms = now_ms
-            self.deadlines[connection] = now_ms + self._timeout_ms
+            self._set_deadline(connection, now_ms)
+
+    def _set_deadline(self, connection: Connection, now_ms: float) -> None:
+        self.deadlines[connection] = now_ms + self._timeout_ms
+        self._timers.schedule(self._timer, now_ms + self._timeout_ms)
 
     def closed(self, connection: Connection, now_ms: float) -> None:
         """Forget a connection, whose memory others can use."""
@@ -53,20 +71,21 @@ class IncompleteRequests:
         if self._memory.is_limited:
             self._release(connection, now_ms)
 
-    def expired(self, now_ms: float) -> Iterator[tuple[Connection, str]]:
-        """Yield the connections whose deadline has passed, and the reason to close them, as the caller must."""
+    def _expire(self, timer: TimedValue[str], due_ms: float, now_ms: float) -> None:
+        """Close the connections whose deadline has passed. The timer is early if the first one has got more bytes."""
         while self.deadlines:
             connection, deadline_ms = next(iter(self.deadlines.items()))
             if deadline_ms > now_ms:
+                self._timers.schedule(self._timer, deadline_ms)
                 return
             what = "request" if connection.tls is None or connection.tls.is_established else "TLS handshake"
-            yield connection, f"incomplete {what} after {self._timeout_ms / 1000:g} s"
+            self._close(connection, f"incomplete {what} after {self._timeout_ms / 1000:g} s")
 
     def _release(self, connection: Connection, now_ms: float) -> None:
         """Free the memory of a connection, and let those that have waited for it be read."""
         for ready in self._memory.release(connection):
             self._set_interest(ready)
-            self.deadlines[ready] = now_ms + self._timeout_ms
+            self._set_deadline(ready, now_ms)
 
 
 class RequestMemory:

@@ -4,13 +4,13 @@ The reactor reports new connections and responses to `NetworkFaults`, and perfor
 are real time, in milliseconds since the Unix epoch. Does not depend on sockets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.server.connections.connection import Blocked, Connection, UnsentResponse
 
 
@@ -45,15 +45,20 @@ class NetworkFaults:
     """Delayed actions on the connections of one cluster.
 
     Actions on one connection are performed in the order in which they were scheduled, even if a later one has a shorter
-    delay. Actions that are due at the same time are returned in that order, too.
+    delay. Actions that are due at the same time are performed in that order, too.
+
+    Args:
+        queue: The timers of the cluster by the clients' clock.
+        perform: Performs an action.
 
     Attributes:
         conditions: Network conditions by node id; brokers that are not in it have normal conditions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: TimerQueue[Any], perform: Callable[[DelayedAction], None]) -> None:
         self.conditions: dict[int, NetworkConditions] = {}
-        self._actions: TimerQueue[TimedValue[DelayedAction]] = TimerQueue()
+        self._perform = perform
+        self._actions: Timers[TimedValue[DelayedAction]] = queue.service(Rank.NETWORK, self._end)
         self._last_due_ms: dict[Connection, float] = {}
 
     def accept(self, connection: Connection, now_ms: float) -> None:
@@ -99,15 +104,9 @@ class NetworkFaults:
         self._last_due_ms[connection] = due_ms
         self._actions.schedule(TimedValue(DelayedAction(connection, action, frame or bytearray(), response)), due_ms)
 
-    def due(self, now_ms: float) -> Iterator[DelayedAction]:
-        """Remove and yield the actions that are due. Closed connections are skipped."""
-        for timer, due_ms in self._actions.expired(now_ms):
-            connection = timer.value.connection
-            if self._last_due_ms.get(connection) == due_ms:
-                del self._last_due_ms[connection]
-            if not connection.is_closed:
-                yield timer.value
-
-    def next_deadline(self) -> float | None:
-        """Return when the next action is due; None if none is scheduled."""
-        return self._actions.next_deadline()
+    def _end(self, timer: TimedValue[DelayedAction], due_ms: float, now_ms: float) -> None:
+        connection = timer.value.connection
+        if self._last_due_ms.get(connection) == due_ms:
+            del self._last_due_ms[connection]
+        if not connection.is_closed:
+            self._perform(timer.value)

@@ -318,11 +318,10 @@ def test_commits_and_fetches_have_the_generation(
 ) -> None:
     harness, classic = mixed()
     member_id = classic if member_id == "m" else member_id
-    results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, 7)]
-    harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
-    harness.coordinator.offsets.commit_pending(
-        GROUP, epoch, member_id, None, 1, 0, offsets, harness.now_ms, results.append
+    results = [harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)]
+    results.append(
+        harness.coordinator.offsets.commit_pending(GROUP, epoch, member_id, None, 1, 0, offsets, harness.now_ms)
     )
     assert results == [[error], [in_transaction]]
     assert harness.coordinator.offsets.check_fetch(GROUP, member_id, epoch) is of_fetch
@@ -333,8 +332,7 @@ def test_a_commit_does_not_extend_the_session() -> None:
     harness, classic = mixed()
     harness.advance(CLASSIC_SESSION_MS - 1)
     offsets = [OffsetToCommit("orders", 0, 7)]
-    results: list[list[ErrorCode]] = []
-    harness.coordinator.offsets.commit(GROUP, 3, classic, None, offsets, harness.now_ms, results.append)
+    results = [harness.coordinator.offsets.commit(GROUP, 3, classic, None, offsets, harness.now_ms)]
     harness.advance(1)
     assert (results, [*harness.group.members]) == ([[NONE]], ["a"])
 

@@ -15,18 +15,18 @@ RETENTION_MS = 7 * 24 * 3_600_000
 
 
 def commit(harness: ConsumerGroupHarness, epoch: int, member_id: str, offset: int = 7) -> ErrorCode:
-    results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, offset)]
-    harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
+    results = [harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)]
     ((error,),) = results
     return error
 
 
 def commit_in_transaction(harness: ConsumerGroupHarness, epoch: int, member_id: str) -> ErrorCode:
-    results: list[list[ErrorCode]] = []
-    harness.coordinator.offsets.commit_pending(
-        GROUP, epoch, member_id, None, 1, 0, [OffsetToCommit("orders", 0, 7)], harness.now_ms, results.append
-    )
+    results = [
+        harness.coordinator.offsets.commit_pending(
+            GROUP, epoch, member_id, None, 1, 0, [OffsetToCommit("orders", 0, 7)], harness.now_ms
+        )
+    ]
     ((error,),) = results
     return error
 
@@ -38,8 +38,7 @@ def committed(harness: ConsumerGroupHarness) -> int | None:
 
 
 def delete(harness: ConsumerGroupHarness) -> ErrorCode:
-    results: list[ErrorCode] = []
-    harness.coordinator.delete_group(GROUP, harness.now_ms, results.append)
+    results = [harness.coordinator.delete_groups([GROUP], harness.now_ms)[GROUP]]
     return results[0]
 
 
@@ -132,9 +131,8 @@ def test_an_administrator_removes_members() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a", instance_id="i")
     harness.send("b")
-    results: list[tuple[ErrorCode, list[ErrorCode]]] = []
     identities = [("", "i"), ("b", None), ("c", None), ("", "j"), ("b", "i")]
-    harness.coordinator.leave_group(GROUP, identities, harness.now_ms, results.append)
+    results = [harness.coordinator.leave_group(GROUP, identities, harness.now_ms)]
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     errors = [ErrorCode.NONE, ErrorCode.NONE, unknown, unknown, ErrorCode.FENCED_INSTANCE_ID]
     assert results == [(ErrorCode.NONE, errors)]
@@ -149,7 +147,7 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
     assert join(harness) is None, "the first join waits for the initial delay"
     assert GROUP not in harness.coordinator.groups.consumer
     assert committed(harness) == 7
-    harness.coordinator.tick(harness.now_ms + 3_000)
+    harness.coordinator.queue.run(harness.now_ms + 3_000)
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
@@ -190,8 +188,8 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     harness = ConsumerGroupHarness()
     join(harness)
     harness.now_ms += 3_000 + SESSION_MS
-    harness.coordinator.tick(harness.now_ms)
-    harness.coordinator.tick(harness.now_ms + 60_000)
+    harness.coordinator.queue.run(harness.now_ms)
+    harness.coordinator.queue.run(harness.now_ms + 60_000)
     classic = harness.coordinator.groups.classic.get(GROUP)
     assert classic is not None
     assert classic.state.value == "Empty"
@@ -225,7 +223,7 @@ def test_a_heartbeat_that_changes_only_the_session_takes_the_short_path() -> Non
     def is_short(member_id: str, epoch: int, instance_id: str | None = None, client_id: str = "client") -> bool:
         client = client_id, "/127.0.0.1"
         deadlines, appends = dict(harness.group.session_deadlines), len(harness.batches)
-        interval_ms = harness.coordinator.extend_consumer_session(
+        interval_ms = harness.coordinator.groups.consumer.extend_session(
             GROUP, member_id, epoch, instance_id, client, harness.now_ms
         )
         extended = {**deadlines, member_id: harness.now_ms + SESSION_MS} if interval_ms else deadlines
@@ -256,7 +254,7 @@ def test_a_session_timeout_that_was_shortened_takes_effect_with_the_next_heartbe
     harness.send("a")
     own["consumer.session.timeout.ms"] = SESSION_MS // 3
     client = "client", "/127.0.0.1"
-    assert harness.coordinator.extend_consumer_session(GROUP, "a", 2, None, client, harness.now_ms) is None
+    assert harness.coordinator.groups.consumer.extend_session(GROUP, "a", 2, None, client, harness.now_ms) is None
     harness.stay("a")
     harness.advance(SESSION_MS // 3)
     assert harness.group.members == {}
@@ -273,7 +271,7 @@ def test_a_classic_member_that_sends_a_heartbeat_of_the_consumer_protocol_uses_i
     assert harness.group.state.value == "Stable"
     client = "client", "/127.0.0.1"
     epoch = joined.generation_id
-    assert harness.coordinator.extend_consumer_session(GROUP, "b", epoch, None, client, harness.now_ms) is None
+    assert harness.coordinator.groups.consumer.extend_session(GROUP, "b", epoch, None, client, harness.now_ms) is None
     assert harness.send("b", epoch).error is ErrorCode.NONE
     assert harness.member("b").classic is None
 

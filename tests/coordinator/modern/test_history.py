@@ -65,14 +65,14 @@ def test_causes() -> None:
     harness.topics.create("news", 2)
     harness.stay("a")
     assert "g" in harness.coordinator.groups
-    harness.coordinator.leave_group("g", [("", "i")], harness.now_ms, lambda result: None)
+    harness.coordinator.leave_group("g", [("", "i")], harness.now_ms)
     harness.fail_over()
     harness.send("b")
     harness.advance(SESSION_MS - 1)
     harness.stay("b")
     harness.advance(1)
     harness.send("b", -1)
-    harness.coordinator.delete_group("g", harness.now_ms, lambda error: None)
+    harness.coordinator.delete_groups(["g"], harness.now_ms)
     assert causes(harness)[before:] == [
         "heartbeat of s, static 'i', which leaves for a while",
         "heartbeat of t, which replaces s as static 'i'",

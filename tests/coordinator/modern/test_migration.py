@@ -32,9 +32,8 @@ def classic_group(**config: Any) -> tuple[MixedGroupHarness, str, str]:
 
 
 def commit(harness: MixedGroupHarness, generation_id: int, member_id: str, offset: int) -> ErrorCode:
-    results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, offset)]
-    harness.coordinator.offsets.commit(GROUP, generation_id, member_id, None, offsets, harness.now_ms, results.append)
+    results = [harness.coordinator.offsets.commit(GROUP, generation_id, member_id, None, offsets, harness.now_ms)]
     ((error,),) = results
     return error
 
@@ -569,12 +568,14 @@ def test_offsets_of_open_transactions_stay_with_the_group(fails_over: bool) -> N
 
     def commit_pending(generation_id: int, producer_id: int, offset: int) -> None:
         offsets = [OffsetToCommit("orders", 0, offset)]
-        harness.coordinator.offsets.commit_pending(
-            GROUP, generation_id, x, None, producer_id, 0, offsets, harness.now_ms, results.append
+        results.append(
+            harness.coordinator.offsets.commit_pending(
+                GROUP, generation_id, x, None, producer_id, 0, offsets, harness.now_ms
+            )
         )
 
     def end(producer_id: int) -> None:
-        harness.coordinator.offsets.end_transaction(0, TransactionEnd(producer_id, 0, True, 0), lambda error: None)
+        harness.coordinator.offsets.end_transaction(0, TransactionEnd(producer_id, 0, True, 0))
 
     commit_pending(2, 1, 7)
     harness.send("a", instance_id="i")

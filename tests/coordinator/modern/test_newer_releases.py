@@ -229,17 +229,14 @@ def commit(
     harness: ConsumerGroupHarness, member_id: str, epoch: int, *indexes: int, topic: str = "orders", long: int = -1
 ) -> list[ErrorCode]:
     """Commit offsets of some partitions, one of them with metadata that is too long; return the errors."""
-    results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit(topic, each, 7, metadata="x" * 4_097 if each == long else "") for each in indexes]
-    harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
-    return results[0]
+    return harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)
 
 
 def commit_in_transaction(
     harness: ConsumerGroupHarness, member_id: str, epoch: int, index: int, *, has_newer_errors: bool
 ) -> ErrorCode:
-    results: list[list[ErrorCode]] = []
-    harness.coordinator.offsets.commit_pending(
+    (error,) = harness.coordinator.offsets.commit_pending(
         GROUP,
         epoch,
         member_id,
@@ -248,10 +245,8 @@ def commit_in_transaction(
         0,
         [OffsetToCommit("orders", index, 7)],
         harness.now_ms,
-        results.append,
         has_newer_errors=has_newer_errors,
     )
-    ((error,),) = results
     return error
 
 

@@ -1,7 +1,6 @@
 """Subscriptions by regular expression: when they are resolved, what that changes, and what a failover keeps."""
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from fakebroker.cluster.regular_expressions import compile_regex
@@ -36,21 +35,16 @@ class Harness(ConsumerGroupHarness):
 
     Attributes:
         fails_to_resolve: Whether they fail.
-        late: If not None, appends complete when the functions in it are called.
     """
 
     def __init__(self, **topics: int) -> None:
         self.fails_to_resolve = False
-        self.late: list[Callable[[], None]] | None = None
         super().__init__(FakeTopics(**(topics or {"orders": 2, "payments": 2})), compile_regex=compile_regex)
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
         if self.fails_to_resolve and isinstance(records[0], RegexRecord):
-            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif self.late is None:
-            super()._append(partition, records, done)
-        else:
-            self.late.append(lambda: super(Harness, self)._append(partition, records, done))
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return super()._append(partition, records)
 
     def join(self, member_id: str, regex: str = "o.*", *names: str, **fields: Any) -> HeartbeatResult:
         return self.send(member_id, subscribed_topic_regex=regex, subscribed_topic_names=names, **fields)
@@ -260,36 +254,6 @@ def test_a_resolution_that_cannot_be_stored_is_repeated_by_the_next_heartbeat() 
     harness.fails_to_resolve = False
     harness.stay("a")
     assert harness.matched() == {"orders"}
-
-
-def test_regular_expressions_are_resolved_once_for_all_requests_that_wait() -> None:
-    harness = Harness()
-    harness.joined("a", "x.*")
-    harness.late = []
-    batches = len(harness.batches)
-    results: list[HeartbeatResult] = []
-    harness.advance(MIN_REFRESH_MS + 1)
-    for member_id in ("b", "c"):
-        harness.topics.create(f"orders-{member_id}", 1)
-        harness.send_later(member_id, results, subscribed_topic_regex="o.*", subscribed_topic_names=())
-    while harness.late:
-        harness.late.pop(0)()
-    assert [result.error for result in results] == [ErrorCode.NONE] * 2
-    stored = [record for batch in harness.batches[batches:] for record in batch if isinstance(record, RegexRecord)]
-    assert [record.regex for record in stored] == ["x.*", "o.*"]
-    assert harness.matched() == {"orders", "orders-b", "orders-c"}
-
-
-def test_a_group_that_is_gone_is_not_resolved() -> None:
-    harness = Harness()
-    harness.late = []
-    results: list[HeartbeatResult] = []
-    harness.send_later("a", results, subscribed_topic_regex="o.*", subscribed_topic_names=())
-    harness.coordinator.resign(0, harness.now_ms)
-    for complete in harness.late:
-        complete()
-    assert [result.error for result in results] == [ErrorCode.NOT_COORDINATOR]
-    assert not any(isinstance(record, RegexRecord) for record in harness.log)
 
 
 def test_a_failover_keeps_what_was_resolved() -> None:

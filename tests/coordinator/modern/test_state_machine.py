@@ -239,9 +239,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def delete(self) -> None:
         """An administrator deletes the group, which nothing is left of if it has no members."""
-        results: list[ErrorCode] = []
         group = self.group
-        self.harness.coordinator.delete_group(GROUP, self.harness.now_ms, results.append)
+        results = [self.harness.coordinator.delete_groups([GROUP], self.harness.now_ms)[GROUP]]
         if group is None or not group.members:
             assert results == [ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NONE]
             assert self.group is None

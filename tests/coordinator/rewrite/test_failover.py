@@ -20,7 +20,7 @@ def test_a_failover_without_a_rebalance_disturbs_nobody() -> None:
 def test_without_groups_the_new_coordinator_waits_for_the_first_consumer() -> None:
     lab = RewriteLab()
     lab.fail_over()
-    assert lab.coordinator.next_deadline() is None
+    assert lab.coordinator.queue.next_deadline() is None
     assert lab.join().answer.generation_id == 1
 
 

@@ -230,7 +230,7 @@ def test_a_rebalance_of_a_group_without_consumers_waits_for_one() -> None:
     (one,) = lab.stable_group(1)
     lab.later(10 * SESSION_MS)
     assert lab.state is PREPARE_FOR_REBALANCE
-    assert lab.coordinator.next_deadline() is None
+    assert lab.coordinator.queue.next_deadline() is None
     assert lab.beat(one, 1) is NONE
     assert lab.state is STEADY
     lab.later(SESSION_MS)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.coordinator.transaction.config import TransactionConfig
+from fakebroker.coordinator.transaction.states import ONGOING
 from fakebroker.errors import ErrorCode
 from tests.coordinator.transaction.test_end_of_transactions import in_state
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab
@@ -87,7 +88,7 @@ def test_verification_tells_which_partitions_are_in_the_transaction(subtests: py
 
 def test_verification_does_not_look_at_pending_transitions() -> None:
     lab = in_state("Ongoing")
-    lab.holds_appends = True
+    lab.holds[ID] = [ONGOING]
     assert lab.add(P1, epoch=E) is None
     found = lab.coordinator.verify_partitions(ID, FIRST_PRODUCER_ID, E, [P0, P1])
     assert found == (ErrorCode.NONE, [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])

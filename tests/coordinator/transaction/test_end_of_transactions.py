@@ -1,13 +1,12 @@
 """EndTxn: the answer in every state, with and without KIP-890; markers; what is stored."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.states import EMPTY, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, TransactionState
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab
 
@@ -116,12 +115,12 @@ def test_requests_while_a_transition_is_pending(subtests: pytest.Subtests) -> No
             assert lab.end(epoch=E, producer_id=1, raises_epoch=raises_epoch).error.name == error
 
 
-def test_markers_are_written_after_the_answer_and_complete_the_transaction() -> None:
+def test_markers_complete_the_transaction() -> None:
     lab = TransactionLab(holds_markers=True)
     lab.init()
     lab.add(P0, P1)
     assert lab.end() == ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, 0)
-    (markers, _), transaction = lab.sent[0], lab.transaction
+    markers, transaction = lab.sent[0], lab.transaction
     assert (markers.transactional_id, markers.producer_id, markers.epoch) == (ID, FIRST_PRODUCER_ID, 0)
     assert (markers.is_commit, markers.coordinator_epoch, markers.version) == (True, 5, 0)
     assert markers.partitions == (P0, P1)
@@ -162,7 +161,7 @@ def test_a_refused_marker_stops_the_transaction_until_it_is_loaded_again(subtest
             lab.holds_markers = False
             lab.fail_over()
             assert lab.value.state.value == "CompleteCommit"
-            assert lab.sent[-1][0].coordinator_epoch == 6
+            assert lab.sent[-1].coordinator_epoch == 6
 
 
 def test_the_epoch_after_each_end_with_kip_890() -> None:
@@ -170,7 +169,7 @@ def test_the_epoch_after_each_end_with_kip_890() -> None:
     lab.init()
     lab.add(P0)
     assert lab.end(raises_epoch=True) == ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, 1)
-    assert lab.sent[-1][0].epoch == 1
+    assert lab.sent[-1].epoch == 1
     assert lab.end(raises_epoch=True) == ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, 1)  # repeated
     assert len(lab.sent) == 1
     lab.add(P0, epoch=1)
@@ -185,7 +184,7 @@ def test_an_exhausted_epoch_gives_another_producer_id() -> None:
     lab = in_state("Ongoing", EXHAUSTED_EPOCH)
     new = ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID + 1, 0)
     assert lab.end(epoch=EXHAUSTED_EPOCH, raises_epoch=True) == new
-    assert (lab.sent[-1][0].producer_id, lab.sent[-1][0].epoch) == (FIRST_PRODUCER_ID, 32767)
+    assert (lab.sent[-1].producer_id, lab.sent[-1].epoch) == (FIRST_PRODUCER_ID, 32767)
     assert (lab.value.producer_id, lab.value.epoch) == (FIRST_PRODUCER_ID, 32767)
     lab.write_markers()
     value = lab.value
@@ -231,31 +230,48 @@ def test_the_end_is_stored_again_after_an_error() -> None:
     assert (lab.value.state.value, len(lab.sent)) == ("CompleteCommit", 1)
 
 
-def test_the_answer_waits_for_the_append() -> None:
+def test_the_answer_waits_for_the_release() -> None:
     lab = in_state("Ongoing")
-    results: list[ProducerResult] = []
-    end: Callable[..., None] = lab.coordinator.end
-    lab.holds_appends = True
-    end(ID, FIRST_PRODUCER_ID, E, is_commit=True, raises_epoch=False, now_ms=lab.now_ms, done=results.append)
-    assert (results, lab.value.state.value) == ([], "Ongoing")
+    lab.holds[ID] = [PREPARE_COMMIT]
+    assert (lab.end(epoch=E), lab.value.state.value) == (None, "Ongoing")
     assert lab.end(epoch=E).error is ErrorCode.CONCURRENT_TRANSACTIONS
     assert lab.add(P1, epoch=E) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
-    lab.complete_appends()
-    assert results == [ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, E)]
+    lab.coordinator.release(ID, lab.now_ms)
+    assert lab.coordinator.answers == []
+    assert lab.release() == ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, E)
+    assert (lab.value.state.value, len(lab.sent)) == ("PrepareCommit", 1)
 
 
-def test_a_pending_request_is_refused_when_its_coordinator_resigns() -> None:
+def test_a_held_request_gets_the_error_of_the_append() -> None:
+    for state, request, expected in (
+        (EMPTY, TransactionLab.init, ProducerResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (PREPARE_ABORT, TransactionLab.init, ProducerResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (ONGOING, lambda lab: lab.add(P1, epoch=E), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (PREPARE_COMMIT, lambda lab: lab.end(epoch=E), ProducerResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+    ):
+        lab = in_state("Empty" if state is EMPTY else "Ongoing")
+        before = lab.value.state
+        lab.holds[ID] = [state]
+        assert request(lab) is None
+        lab.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (lab.release(), lab.value.state) == (expected, before)
+
+
+def test_an_init_that_aborts_is_answered_when_the_abort_is_released() -> None:
     lab = in_state("Ongoing")
-    results: list[ProducerResult] = []
-    lab.holds_appends = True
-    lab.coordinator.end(
-        ID, FIRST_PRODUCER_ID, E, is_commit=True, raises_epoch=False, now_ms=lab.now_ms, done=results.append
-    )
-    old = lab.coordinator
-    old.resign(old.partition_for(ID), lab.now_ms)
-    lab.complete_appends()
-    assert [result.error for result in results] == [ErrorCode.NOT_COORDINATOR]
+    lab.holds[ID] = [PREPARE_ABORT]
+    assert lab.init() is None
+    assert lab.release() == ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert (lab.value.state.value, len(lab.sent)) == ("PrepareAbort", 1)
+
+
+def test_a_held_request_is_refused_when_its_coordinator_resigns() -> None:
+    lab = in_state("Ongoing")
+    lab.holds[ID] = [PREPARE_COMMIT]
+    assert lab.end(epoch=E) is None
+    lab.coordinator.resign(lab.coordinator.partition_for(ID), lab.now_ms)
+    assert lab.answer() == ProducerResult(ErrorCode.NOT_COORDINATOR)
     assert lab.sent == []
 
 

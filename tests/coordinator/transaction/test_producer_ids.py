@@ -152,7 +152,7 @@ def test_a_new_producer_aborts_the_transaction_of_the_old_one(version: int, last
     lab.add(P0, P1)
     assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     assert (lab.value.state.value, lab.value.epoch, lab.transaction.last_epoch) == ("PrepareAbort", 1, last_epoch)
-    markers = lab.sent[-1][0]
+    markers = lab.sent[-1]
     assert (markers.epoch, markers.is_commit, markers.version) == (1, False, 2 if version == 2 else 0)
     assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
     lab.write_markers()
@@ -271,11 +271,12 @@ def test_a_new_coordinator_continues(subtests: pytest.Subtests) -> None:
         lab.add(P0, P1)
         lab.end()
         lab.write_markers(P0)
-        late = lab.sent[-1][1]
+        old, late = lab.coordinator, lab.sent[-1]
         lab.fail_over()
-        assert (lab.value.state.value, lab.sent[-1][0].partitions) == ("PrepareCommit", (P0, P1))
+        assert (lab.value.state.value, lab.sent[-1].partitions) == ("PrepareCommit", (P0, P1))
         stored = len(lab.log)
-        late(P1, ErrorCode.NONE, lab.now_ms)  # a response to the old coordinator
+        for coordinator in (old, lab.coordinator):  # the response is late
+            coordinator.marker_written(late, P1, ErrorCode.NONE, lab.now_ms)
         assert len(lab.log) == stored
         lab.write_markers(P0)
         assert lab.value.state.value == "PrepareCommit"

@@ -378,7 +378,7 @@ class Limits:
     def __init__(self, **config: object) -> None:
         harness = ClusterHarness(brokers=1, config={name.replace("_", "."): value for name, value in config.items()})
         self.broker = harness.cluster.brokers[1]
-        self.limits = ConnectionLimits(harness.cluster)
+        self.limits = ConnectionLimits(harness.cluster, lambda now_ms: None)
         self.connections: list[Connection] = []
 
     def wait_ms(self, now_ms: float) -> float:

@@ -102,9 +102,14 @@ def test_handshake_and_records_arrive_byte_by_byte(fake_cluster: FakeCluster, ve
 
 def let_time_out(cluster: FakeCluster) -> None:
     """Wait until one connection is incomplete, and let its timeout pass at once."""
-    deadlines = cluster._server.reactor._incomplete.deadlines
-    until(lambda: cluster.call(lambda: len(deadlines)) == 1, cluster)
-    cluster.call(lambda: deadlines.update(dict.fromkeys(deadlines, 0.0)))
+    incomplete = cluster._server.reactor._incomplete
+    until(lambda: cluster.call(lambda: len(incomplete.deadlines)) == 1, cluster)
+
+    def end() -> None:
+        incomplete.deadlines.update(dict.fromkeys(incomplete.deadlines, 0.0))
+        incomplete._timers.set(incomplete._timer, 0.0)
+
+    cluster.call(end)
 
 
 @pytest.mark.fake_cluster(partial_frame_timeout_s=60)

@@ -380,8 +380,8 @@ class ConsumerSimulation(VirtualTime):
             answered, self.cluster.answered = self.cluster.answered, []
             for call in answered:
                 self._respond(call)
-        for part in (self.cluster, self.cluster.purgatory):
-            self.call_at_deadline(part, part.next_deadline(), self._expire_cluster_timers)
+        for queue in (self.cluster.timers, self.cluster.wire_timers):
+            self.call_at_deadline(queue, queue.next_deadline(), self._expire_cluster_timers)
 
     def _expire_cluster_timers(self) -> None:
         self.cluster.tick(self.now_ms)

@@ -241,10 +241,10 @@ class GroupSimulation(VirtualTime):
     def _follow_coordinator(self) -> None:
         """Send the responses that the coordinator has completed, and schedule its next deadline."""
         self._adapter.send_responses()
-        self.call_at_deadline(self.coordinator, self.coordinator.next_deadline(), self._expire_timers)
+        self.call_at_deadline(self.coordinator, self.coordinator.queue.next_deadline(), self._expire_timers)
 
     def _expire_timers(self) -> None:
-        self.coordinator.tick(self.now_ms)
+        self.coordinator.queue.run(self.now_ms)
         self._follow_coordinator()
 
 

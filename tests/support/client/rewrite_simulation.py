@@ -106,14 +106,14 @@ class RewriteSimulation:
     def run(self, until_ms: float) -> None:
         while True:
             due_ms = self._events[0][0] if self._events else until_ms
-            timers = [each.next_deadline() for each in self.lab.coordinators.values()]
+            timers = [each.queue.next_deadline() for each in self.lab.coordinators.values()]
             timer_ms = min([each for each in timers if each is not None], default=until_ms)
             if min(due_ms, timer_ms) >= until_ms:
                 break
             self._advance_to(min(due_ms, timer_ms))
             if timer_ms <= due_ms:
                 for coordinator in self.lab.coordinators.values():
-                    coordinator.tick(self.now_ms)
+                    coordinator.queue.run(self.now_ms)
             else:
                 heappop(self._events)[2]()
             self._settle()

@@ -154,7 +154,9 @@ class ClusterHarnessEnvironment:
         self._harness = harness
 
     def run(self, step: Callable[[], T]) -> T:
-        return step()
+        result = step()
+        self._harness.cluster.settle(self._harness.now_ms)  # as the server does after each command
+        return result
 
     def now_ms(self) -> float:
         return self._harness.now_ms

@@ -1,7 +1,7 @@
 """One coordinator of consumer groups (KIP-848) with its log, topics and clock; invariants hold after every step."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -136,7 +136,7 @@ class ConsumerGroupHarness:
             assert {*members} - {*followed} == set(moment.left), moment
             self._last[group_id] = moment.state_to, moment.generation_id, moment.assignment_epoch, followed
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
         if self.append_error is None:
             self.batches.append([])
             for record in records:
@@ -145,7 +145,7 @@ class ConsumerGroupHarness:
                     assert parsed == record, "the encoding lost something"
                 self.batches[-1].append(record)
             self.log += self.batches[-1]
-        done(self.append_error or ErrorCode.NONE)
+        return self.append_error or ErrorCode.NONE
 
     # Requests
 
@@ -157,21 +157,13 @@ class ConsumerGroupHarness:
         request = self._request(member_id, epoch, owned, **fields)
         is_short = owned is None and fields.keys() <= {"instance_id"} and epoch != 0
         interval_ms = self._extend_session(request) if is_short else None
-        results: list[HeartbeatResult] = []
         appends = len(self.batches)
-        self.coordinator.consumer_group_heartbeat(request, self.now_ms, results.append)
-        (result,) = results
+        result = self.coordinator.consumer_group_heartbeat(request, self.now_ms)
         if interval_ms is not None:
             unchanged = HeartbeatResult(ErrorCode.NONE, None, member_id, epoch, interval_ms)
             assert (result, len(self.batches)) == (unchanged, appends), "the short path differs from the usual one"
         self.check()
         return result
-
-    def send_later(self, member_id: str, results: list[HeartbeatResult], **fields: Any) -> None:
-        """Send a heartbeat of a member that joins, whose result is added when it is known."""
-        self.coordinator.consumer_group_heartbeat(
-            self._request(member_id, 0, None, **fields), self.now_ms, results.append
-        )
 
     def _request(self, member_id: str, epoch: int, owned: Owned | None, **fields: Any) -> ConsumerGroupHeartbeat:
         if epoch == 0:
@@ -190,7 +182,7 @@ class ConsumerGroupHarness:
     def _extend_session(self, request: ConsumerGroupHeartbeat) -> int | None:
         """Send a request that reports nothing on the short path, too; return its interval, or None if it needs more."""
         client = request.client_id, request.client_host
-        return self.coordinator.extend_consumer_session(
+        return self.coordinator.groups.consumer.extend_session(
             GROUP, request.member_id, request.member_epoch, request.instance_id, client, self.now_ms
         )
 
@@ -207,7 +199,7 @@ class ConsumerGroupHarness:
 
     def advance(self, ms: float) -> None:
         self.now_ms += ms
-        self.coordinator.tick(self.now_ms)
+        self.coordinator.queue.run(self.now_ms)
         self.check()
 
     def fail_over(self) -> None:

@@ -12,7 +12,6 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.support.coordinator.coordinator_harness import result_of
 from tests.support.coordinator.message_conversion import (
     to_consumer_group_heartbeat,
     to_heartbeat_response,
@@ -54,14 +53,14 @@ class CoordinatorAdapter:
                 respond(HeartbeatResponse(error_code=coordinator.heartbeat(request.group_id, *member, now_ms)))
             case ConsumerGroupHeartbeatRequest():
                 heartbeat = to_consumer_group_heartbeat(request, client_id)
-                respond(to_heartbeat_response(result_of(coordinator.consumer_group_heartbeat, heartbeat, now_ms)))
+                respond(to_heartbeat_response(coordinator.consumer_group_heartbeat(heartbeat, now_ms)))
             case OffsetCommitRequest():
                 respond(self._commit(request, now_ms))
             case OffsetFetchRequest():
                 respond(self._fetch_offsets(request, now_ms))
             case LeaveGroupRequest():
                 members = [(member.member_id, member.group_instance_id) for member in request.members]
-                error, _ = result_of(coordinator.leave_group, request.group_id, members, now_ms)
+                error, _ = coordinator.leave_group(request.group_id, members, now_ms)
                 respond(LeaveGroupResponse(error_code=error))
 
     def send_responses(self) -> None:
@@ -78,7 +77,7 @@ class CoordinatorAdapter:
             for (topic, index), offset in committed_offsets(request).items()
         ]
         member = request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-        errors = result_of(self._coordinator.offsets.commit, request.group_id, *member, offsets, now_ms)
+        errors = self._coordinator.offsets.commit(request.group_id, *member, offsets, now_ms)
         response = commit_response(request)
         partitions = [partition for topic in response.topics for partition in topic.partitions]
         for partition, error in zip(partitions, errors, strict=True):

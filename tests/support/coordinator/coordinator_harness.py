@@ -1,11 +1,9 @@
 """A coordinator under test: one call per request, a manual clock, and invariants that are checked after every step."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from random import Random
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,6 +21,7 @@ from fakebroker.coordinator.group.history import History, Moment, discard_change
 from fakebroker.coordinator.group.invariants import StepChecker, check
 from fakebroker.coordinator.group.records import GroupRecord, Record, TransactionEnd
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 
@@ -33,7 +32,6 @@ DELAY_MS = 3_000
 _MAX_STOPS = 1_000  # A rebalance timeout of 0 gives a deadline each millisecond.
 
 Protocols = tuple[tuple[str, bytes], ...]
-Done = Callable[[ErrorCode], None]
 
 
 def protocols(*names: str, metadata: bytes = encode_subscription(["t"])) -> Protocols:
@@ -52,18 +50,6 @@ def expected_member(instance_id: str | None, member_id: str = "") -> BatchMember
 def joining_member(member_id: str = "", instance_id: str | None = None, protocols: Protocols = RANGE) -> BatchMember:
     """Return a member of a batch that joins (KAFKA-8397)."""
     return BatchMember(member_id=member_id, instance_id=instance_id, protocols=protocols)
-
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-
-def result_of(request: Callable[[*Ts, Callable[[T], None]], None], *arguments: *Ts) -> T:
-    """Call a method that passes its result to a callback before it returns; return that result."""
-    results: list[T] = []
-    request(*arguments, results.append)
-    (result,) = results
-    return result
 
 
 @dataclass(eq=False)
@@ -135,7 +121,7 @@ class CoordinatorHarness:
         answered: Joins and syncs in the order in which they were answered.
         batches: The appended batches, each with its offsets partition.
         append_error: The error of all appends, if set.
-        pending_appends: Appends that are not complete, oldest first; see `postpone_appends`.
+        refused_partition: The offsets partition whose appends get NOT_COORDINATOR, if set.
         controls: Manual settings of rebalances, by group id.
         after_step: Called after every step.
     """
@@ -150,18 +136,15 @@ class CoordinatorHarness:
         self.answered: list[SentRequest] = []
         self.batches: list[tuple[int, tuple[Record, ...]]] = []
         self.append_error = ErrorCode.NONE
-        self.pending_appends: deque[tuple[int, tuple[Record, ...], Done]] = deque()
+        self.refused_partition: int | None = None
         self.after_step: Callable[[], object] = lambda: None
-        self._are_appends_postponed = False
-        self._append_delays: Random | None = None
-        self._append_times_ms: deque[float] = deque()
         self._step_checker = StepChecker()
         self.coordinator = self.new_coordinator()
         for partition in self.partitions:
             self.coordinator.lead(partition, self.now_ms)
 
-    def new_coordinator(self) -> Coordinator:
-        """Return another coordinator that appends to the same log and leads no partition."""
+    def new_coordinator(self, queue: TimerQueue[Any] | None = None) -> Coordinator:
+        """Return another coordinator that appends to the same log and leads no partition; its timers may be shared."""
         broker_id, history = next(self._broker_ids), self.history
         return Coordinator(
             self.config,
@@ -171,6 +154,8 @@ class CoordinatorHarness:
             discard_change
             if history is None
             else lambda group, now_ms: history.record(group, now_ms, coordinator_id=broker_id),
+            queue,
+            broker_id,
         )
 
     @property
@@ -180,38 +165,13 @@ class CoordinatorHarness:
 
     # The log
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Done) -> None:
+    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
         assert records, "nothing to append"
-        if self._are_appends_postponed:
-            self.pending_appends.append((partition, records, done))
-            if self._append_delays is not None:
-                self._append_times_ms.append(self.now_ms + self._append_delays.randint(0, 4) * 10)
-            return
+        if partition == self.refused_partition:
+            return ErrorCode.NOT_COORDINATOR
         if not self.append_error:
             self.batches.append((partition, records))
-        done(self.append_error)
-
-    def postpone_appends(self, *, delays: Random | None = None) -> None:
-        """Let later appends complete only in `complete_append`; or, with `delays`, in `advance` within 40 ms."""
-        self._are_appends_postponed = True
-        self._append_delays = delays
-
-    def complete_appends_at_once(self) -> None:
-        """End `postpone_appends` for later appends."""
-        self._are_appends_postponed = False
-
-    def complete_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the oldest pending append."""
-        partition, records, done = self.pending_appends.popleft()
-        if not error:
-            self.batches.append((partition, records))
-        done(error)
-        self.settle()
-
-    def complete_appends(self) -> None:
-        """Complete all pending appends, and the appends that these cause."""
-        while self.pending_appends:
-            self.complete_append()
+        return self.append_error
 
     def records(self, partition: int) -> list[Record]:
         """Return the log of an offsets partition."""
@@ -294,34 +254,22 @@ class CoordinatorHarness:
     # Time
 
     def advance(self, duration_ms: float) -> None:
-        """Advance the clock, and stop at the deadlines in between to expire timers and complete delayed appends."""
-        end_ms = self.now_ms + duration_ms
-        for stops in count():
-            due_ms = self._append_times_ms[0] if self._append_times_ms else end_ms
-            if stops == _MAX_STOPS:
-                self.advance_in_one_tick(end_ms - self.now_ms)
-            else:
-                self._advance_timers(max(self.now_ms, min(end_ms, due_ms, self.coordinator.next_deadline() or end_ms)))
-            if self._append_times_ms and self._append_times_ms[0] <= self.now_ms:
-                self._append_times_ms.popleft()
-                self.complete_append()
-            elif self.now_ms >= end_ms:
-                break
-        while self._append_times_ms:  # The late completion has no effect: an operation uses the time of its request.
-            self._append_times_ms.popleft()
-            self.complete_append()
-
-    def _advance_timers(self, end_ms: float) -> None:
-        while (deadline_ms := self.coordinator.next_deadline()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.coordinator.tick(self.now_ms)
+        """Advance the clock, and stop at the deadlines in between to expire timers."""
+        end_ms, queue = self.now_ms + duration_ms, self.coordinator.queue
+        for _ in range(_MAX_STOPS):
+            due_ms = queue.next_deadline()
+            if due_ms is None or due_ms > end_ms:
+                self.now_ms = end_ms
+                return
+            self.now_ms = max(self.now_ms, due_ms)
+            queue.run(self.now_ms)
             self.settle()
-        self.now_ms = end_ms
+        self.advance_in_one_tick(end_ms - self.now_ms)
 
     def advance_in_one_tick(self, duration_ms: float) -> None:
         """Advance the clock with a single tick at the end."""
         self.now_ms += duration_ms
-        self.coordinator.tick(self.now_ms)
+        self.coordinator.queue.run(self.now_ms)
         self.settle()
 
     # Requests
@@ -407,7 +355,7 @@ class CoordinatorHarness:
 
     def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[ErrorCode]:
         """Send a LeaveGroup of members, given as (member id, instance id); return the error of each."""
-        error, errors = result_of(self.coordinator.leave_group, group_id, members, self.now_ms)
+        error, errors = self.coordinator.leave_group(group_id, members, self.now_ms)
         assert error is ErrorCode.NONE
         self.settle()
         return errors
@@ -425,9 +373,7 @@ class CoordinatorHarness:
     ) -> ErrorCode:
         """Commit one offset; by default not as a member. Return its error."""
         offsets = [OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)]
-        errors = result_of(
-            self.coordinator.offsets.commit, group_id, generation_id, member_id, instance_id, offsets, self.now_ms
-        )
+        errors = self.coordinator.offsets.commit(group_id, generation_id, member_id, instance_id, offsets, self.now_ms)
         self.settle()
         return errors[0]
 
@@ -442,8 +388,7 @@ class CoordinatorHarness:
         instance_id: str | None = None,
     ) -> ErrorCode:
         """Send a TxnOffsetCommit with one offset for the topic "t"; by default not as a member. Return its error."""
-        errors = result_of(
-            self.coordinator.offsets.commit_pending,
+        errors = self.coordinator.offsets.commit_pending(
             group_id,
             generation_id,
             member_id,
@@ -460,7 +405,7 @@ class CoordinatorHarness:
         """Write a marker to the offsets partition of a group; return the error."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
         end = TransactionEnd(producer_id, 0, is_commit, 0)
-        error = result_of(self.coordinator.offsets.end_transaction, partition, end)
+        error = self.coordinator.offsets.end_transaction(partition, end)
         self.settle()
         return error
 
@@ -473,55 +418,13 @@ class CoordinatorHarness:
 
     def delete_group(self, group_id: str = "g") -> ErrorCode:
         """Send a DeleteGroups; return the error of the group."""
-        error = result_of(self.coordinator.delete_group, group_id, self.now_ms)
+        error = self.coordinator.delete_groups([group_id], self.now_ms)[group_id]
         self.settle()
         return error
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = "g") -> tuple[ErrorCode, list[ErrorCode]]:
         """Send an OffsetDelete; return the error of the group, and the error of each partition."""
-        return result_of(self.coordinator.offsets.delete, group_id, partitions)
-
-    # Requests whose appends may be postponed. Each method returns a list to which the result is added.
-
-    def start_leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[Any]:
-        """Send a LeaveGroup."""
-        return self._start(self.coordinator.leave_group, group_id, members, self.now_ms)
-
-    def start_commit(
-        self, member_id: str = "", generation_id: int = -1, offset: int = 1, topic: str = "t", group_id: str = "g"
-    ) -> list[Any]:
-        """Commit one offset."""
-        offsets = [OffsetToCommit(topic=topic, partition=0, offset=offset)]
-        return self._start(
-            self.coordinator.offsets.commit, group_id, generation_id, member_id, None, offsets, self.now_ms
-        )
-
-    def start_commit_in_transaction(self, producer_id: int = 0, offset: int = 1) -> list[Any]:
-        """Send a TxnOffsetCommit with one offset."""
-        offsets = [OffsetToCommit(topic="t", partition=0, offset=offset)]
-        arguments = "g", -1, "", None, producer_id, 0, offsets, self.now_ms
-        return self._start(self.coordinator.offsets.commit_pending, *arguments)
-
-    def start_end_of_transaction(self, producer_id: int = 0, *, is_commit: bool = True) -> list[Any]:
-        """Write a marker to the offsets partition of the group."""
-        partition = partition_for("g", self.config.offsets_topic_num_partitions)
-        return self._start(
-            self.coordinator.offsets.end_transaction, partition, TransactionEnd(producer_id, 0, is_commit, 0)
-        )
-
-    def start_delete(self, group_id: str = "g") -> list[Any]:
-        """Send a DeleteGroups."""
-        return self._start(self.coordinator.delete_group, group_id, self.now_ms)
-
-    def start_delete_offsets(self, topic: str = "t", group_id: str = "g") -> list[Any]:
-        """Send an OffsetDelete."""
-        return self._start(self.coordinator.offsets.delete, group_id, [(topic, 0)])
-
-    def _start(self, request: Callable[..., None], *arguments: object) -> list[Any]:
-        results: list[Any] = []
-        request(*arguments, results.append)
-        self.settle()
-        return results
+        return self.coordinator.offsets.delete(group_id, partitions)
 
     # Manual control of rebalances
 

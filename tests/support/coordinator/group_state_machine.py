@@ -386,7 +386,7 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     @rule()
     def advance_to_next_deadline(self) -> None:
-        deadline_ms = self.harness.coordinator.next_deadline()
+        deadline_ms = self.harness.coordinator.queue.next_deadline()
         if deadline_ms is not None:
             self.harness.advance_in_one_tick(max(deadline_ms - self.harness.now_ms, 0))
 
@@ -476,7 +476,7 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def check_next_deadline(self) -> None:
-        deadline_ms = self.harness.coordinator.next_deadline()
+        deadline_ms = self.harness.coordinator.queue.next_deadline()
         earliest_ms = min(
             (group.earliest_deadline() for group in self.harness.coordinator.groups.classic.values()),
             default=float("inf"),

@@ -97,8 +97,7 @@ class MixedGroupHarness(ConsumerGroupHarness):
         return error
 
     def leave(self, *members: tuple[str, str | None]) -> ItemResults:
-        results: list[ItemResults] = []
-        self.coordinator.leave_group(GROUP, members, self.now_ms, results.append)
+        results = [self.coordinator.leave_group(GROUP, members, self.now_ms)]
         self.check()
         return results[0]
 

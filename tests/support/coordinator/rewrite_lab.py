@@ -150,9 +150,9 @@ class RewriteLab:
 
     def at(self, now_ms: float) -> None:
         """Let time pass; timers expire at their deadlines."""
-        while (due_ms := self.coordinator.next_deadline()) is not None and due_ms <= now_ms:
+        while (due_ms := self.coordinator.queue.next_deadline()) is not None and due_ms <= now_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.coordinator.tick(self.now_ms)
+            self.coordinator.queue.run(self.now_ms)
         self.now_ms = now_ms
 
     def later(self, delay_ms: float) -> None:

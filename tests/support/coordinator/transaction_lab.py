@@ -1,14 +1,14 @@
-"""A transaction coordinator with a log in memory, markers that a test writes, and appends that a test completes."""
+"""A transaction coordinator with a log in memory, markers that a test writes, and transitions that a test holds."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from fakebroker.coordinator.transaction.api import Markers, ProducerResult
+from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
+from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
@@ -17,8 +17,6 @@ ID = "txn-1"
 P0, P1 = ("orders", 0), ("orders", 1)
 FIRST_PRODUCER_ID = 4000
 TIMEOUT_MS = 60_000
-
-WrittenMarker = Callable[[TopicPartition, ErrorCode, float], None]
 
 
 @dataclass
@@ -30,7 +28,7 @@ class TransactionLab:
         now_ms: The time; only tests change it.
         log: All records, in order.
         holds_markers: Whether markers wait for `write_markers`.
-        holds_appends: Whether appends wait for `complete_appends`.
+        holds: The states whose records are held until `release`, by transactional id.
         append_error: The error of the next appends.
         causes: The causes of all transitions.
     """
@@ -39,14 +37,13 @@ class TransactionLab:
     now_ms: float = 0.0
     log: list[TransactionRecord] = field(default_factory=list)
     holds_markers: bool = False
-    holds_appends: bool = False
+    holds: dict[str, list[TransactionState]] = field(default_factory=dict)
     append_error: ErrorCode = ErrorCode.NONE
     causes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._producer_ids = count(FIRST_PRODUCER_ID)
-        self.sent: list[tuple[Markers, WrittenMarker]] = []
-        self.waiting: list[Callable[[], None]] = []
+        self.sent: list[Markers] = []
         self.coordinator = self.new_coordinator(leader_epoch=5)
 
     def new_coordinator(self, leader_epoch: int) -> TransactionCoordinator:
@@ -57,6 +54,7 @@ class TransactionLab:
             self._send_markers,
             self._append,
             on_change=lambda transaction, state_from, state_to, cause, now_ms: self.causes.append(cause),
+            holds=self.holds,
         )
         for partition in range(self.config.partition_count):
             coordinator.start_loading(partition)
@@ -73,39 +71,34 @@ class TransactionLab:
             old.resign(partition, self.now_ms)
         self.new_coordinator(leader_epoch)
 
-    def _append(
-        self, partition: int, records: tuple[TransactionRecord, ...], done: Callable[[ErrorCode], None]
-    ) -> None:
-        def complete() -> None:
-            if not self.append_error:
-                self.log.extend(records)
-            done(self.append_error)
+    def _append(self, partition: int, records: tuple[TransactionRecord, ...]) -> ErrorCode:
+        if not self.append_error:
+            self.log.extend(records)
+        return self.append_error
 
-        if self.holds_appends:
-            self.waiting.append(complete)
-        else:
-            complete()
+    def release(self) -> Any:
+        """Store the transition that is held; return the result of its request."""
+        self.holds.clear()
+        self.coordinator.release(ID, self.now_ms)
+        return self.answer()
 
-    def complete_appends(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the waiting appends; later ones do not wait."""
-        self.holds_appends, before = False, self.append_error
-        self.append_error = error
-        waiting, self.waiting = self.waiting, []
-        for complete in waiting:
-            complete()
-        self.append_error = before
+    def answer(self) -> Any:
+        """Return the result of the only parked request."""
+        ((_, result),) = self.coordinator.answers
+        self.coordinator.answers = []
+        return result
 
-    def _send_markers(self, markers: Markers, done: WrittenMarker) -> None:
-        self.sent.append((markers, done))
+    def _send_markers(self, markers: Markers) -> None:
+        self.sent.append(markers)
         if not self.holds_markers:
             for partition in markers.partitions:
-                done(partition, ErrorCode.NONE, self.now_ms)
+                self.coordinator.marker_written(markers, partition, ErrorCode.NONE, self.now_ms)
 
     def write_markers(self, *partitions: TopicPartition, error: ErrorCode = ErrorCode.NONE) -> None:
         """Write the last markers to these partitions, or to all of them."""
-        markers, done = self.sent[-1]
+        markers = self.sent[-1]
         for partition in partitions or markers.partitions:
-            done(partition, error, self.now_ms)
+            self.coordinator.marker_written(markers, partition, error, self.now_ms)
 
     @property
     def transaction(self) -> Transaction:
@@ -120,16 +113,12 @@ class TransactionLab:
     # Requests: each returns the result; None if it is not known yet
 
     def init(self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = TIMEOUT_MS, name: str = ID) -> Any:
-        results: list[ProducerResult] = []
-        self.coordinator.init_producer_id(name, timeout_ms, producer_id, epoch, self.now_ms, results.append)
-        return _only(results)
+        return self.coordinator.init_producer_id(name, timeout_ms, producer_id, epoch, self.now_ms, "init")
 
     def add(
         self, *partitions: TopicPartition, producer_id: int = FIRST_PRODUCER_ID, epoch: int = 0, name: str = ID
     ) -> Any:
-        results: list[ErrorCode] = []
-        self.coordinator.add_partitions(name, producer_id, epoch, partitions, self.now_ms, results.append)
-        return _only(results)
+        return self.coordinator.add_partitions(name, producer_id, epoch, partitions, self.now_ms, "add")
 
     def end(
         self,
@@ -140,28 +129,21 @@ class TransactionLab:
         raises_epoch: bool = False,
         name: str = ID,
     ) -> Any:
-        results: list[ProducerResult] = []
-        self.coordinator.end(
+        return self.coordinator.end(
             name,
             producer_id,
             epoch,
             is_commit=commit,
             raises_epoch=raises_epoch,
             now_ms=self.now_ms,
-            done=results.append,
+            token="end",
         )
-        return _only(results)
 
     def advance(self, seconds: float) -> None:
         """Advance the time, and run the timers that are due, each at its time."""
         end_ms = self.now_ms + 1000 * seconds
-        while (due_ms := self.coordinator.next_deadline()) is not None and due_ms <= end_ms:
+        while (due_ms := self.coordinator.queue.next_deadline()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.coordinator.tick(self.now_ms)
+            self.coordinator.queue.run(self.now_ms)
         self.now_ms = end_ms
-        self.coordinator.tick(end_ms)
-
-
-def _only(results: list[Any]) -> Any:
-    assert len(results) <= 1
-    return results[0] if results else None
+        self.coordinator.queue.run(end_ms)

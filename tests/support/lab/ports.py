@@ -132,6 +132,9 @@ class FakeCoordinatorPort(_Recorder):
     def reply(self, link: Link, message: Message) -> None:
         self.send(link, message)
 
+    def store(self, partition: int, records: Records) -> None:
+        self.append(partition, records, lambda is_stored: None)
+
     def append(self, partition: int, records: Records, done: Callable[[bool], None]) -> None:
         def store() -> None:
             if self.leads:

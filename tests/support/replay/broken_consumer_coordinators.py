@@ -3,16 +3,18 @@
 A new class also needs an entry in `BROKEN` of `tests/replay/test_promises_broken.py`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 
 from msgspec.structs import replace
 
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.groups import AnyGroup
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
+from fakebroker.coordinator.runtime.partitions import LedPartition
 from fakebroker.errors import ErrorCode
 from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit
 
@@ -22,10 +24,8 @@ _GROUP = "g"
 class _ChangesResults(Coordinator):
     """Changes the results of heartbeats after the group has handled them."""
 
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
-    ) -> None:
-        super().consumer_group_heartbeat(request, now_ms, lambda result: done(self.changed(request, result)))
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
+        return self.changed(request, super().consumer_group_heartbeat(request, now_ms))
 
     def changed(self, request: ConsumerGroupHeartbeat, result: HeartbeatResult) -> HeartbeatResult:
         """Return the result to send."""
@@ -52,14 +52,12 @@ class GoesBackToOldEpoch(_ChangesResults):
 
     has_gone_back = False
 
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
-    ) -> None:
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
         group = self.groups.consumer.get(_GROUP)
         known = None if group is None else group.members.get(request.member_id)
         if known is not None and 0 < request.member_epoch < known.member_epoch:
             request = replace(request, member_epoch=known.member_epoch)
-        super().consumer_group_heartbeat(request, now_ms, done)
+        return super().consumer_group_heartbeat(request, now_ms)
 
     def changed(self, request: ConsumerGroupHeartbeat, result: HeartbeatResult) -> HeartbeatResult:
         if not self.has_gone_back and request.member_epoch == result.member_epoch == 2:
@@ -103,10 +101,10 @@ class RefusesLastCommits(ChangesOffsetRequests):
 class NeverExpiresConsumers(Coordinator):
     """Keeps members whose session has expired."""
 
-    def tick(self, now_ms: float) -> None:
+    def _expire(self, entry: AnyGroup | LedPartition, deadline_ms: float, now_ms: float) -> None:
         for group in self.groups.consumer:
             group.session_deadlines = dict.fromkeys(group.session_deadlines, inf)
-        super().tick(now_ms)
+        super()._expire(entry, deadline_ms, now_ms)
 
 
 class ExpiresLiveConsumer(_ChangesResults):
@@ -126,11 +124,9 @@ class ExpiresLiveConsumer(_ChangesResults):
 class AcceptsOldMemberEpochs(ChangesOffsetRequests):
     """Handles requests with an older epoch than the member's as if they had that one."""
 
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
-    ) -> None:
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
         epoch = self._newest(request.group_id, request.member_id, request.member_epoch)
-        super().consumer_group_heartbeat(replace(request, member_epoch=epoch), now_ms, done)
+        return super().consumer_group_heartbeat(replace(request, member_epoch=epoch), now_ms)
 
     def changed_commit(self, commit: Commit) -> Commit:
         epoch = self._newest(commit.group_id, commit.member_id, commit.generation_id)

@@ -12,7 +12,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import expire_session
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import Procedure
+from fakebroker.coordinator.group.groups import AnyGroup
+from fakebroker.coordinator.runtime.partitions import LedPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment
 from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit
@@ -119,11 +120,11 @@ class NeverExpiresSessions(Coordinator):
             member.deadline_ms = inf
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
-    def tick(self, now_ms: float) -> None:
+    def _expire(self, entry: AnyGroup | LedPartition, deadline_ms: float, now_ms: float) -> None:
         for group in self.groups.classic.values():
             for member in group.members.values():
                 member.deadline_ms = inf
-        super().tick(now_ms)
+        super()._expire(entry, deadline_ms, now_ms)
 
 
 class ExpiresLiveSession(Coordinator):
@@ -137,17 +138,14 @@ class ExpiresLiveSession(Coordinator):
         group = self.groups.classic.get(group_id)
         if not self.has_expired_one and group is not None and _is_settled(group, now_ms):
             self.has_expired_one = True
-            self.groups.apply(group, _expire_last_member, now_ms)
+            expire_session(group, list(group.members.values())[-1], now_ms)
+            self.groups.changed_by_timer(group, now_ms)
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
 
 def _is_settled(group: Group, now_ms: float) -> bool:
     is_stable = group.state is GroupState.STABLE and now_ms - group.state_since_ms > SESSION_MS
     return is_stable and len(group.members) > 1
-
-
-def _expire_last_member(group: Group, now_ms: float) -> Procedure[None]:
-    return expire_session(group, list(group.members.values())[-1], now_ms)
 
 
 class AcceptsOldGenerations(Coordinator):

@@ -31,26 +31,47 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 """Puts a bug into coordinators or logs."""
 
 
-class _AbortsAPart(TransactionCoordinator):
+class _ChangesMarkers(TransactionCoordinator):
+    """Sends other markers than those of the transaction, and takes their results for those."""
+
+    def changed(self, markers: Markers) -> list[Markers]:
+        """Return the markers that are sent."""
+        raise NotImplementedError
+
+    def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
+        send = self._send_markers
+
+        def send_changed(markers: Markers) -> None:
+            for each in self.changed(markers):
+                send(each)
+
+        self._send_markers = send_changed
+        super()._write_markers(transaction, now_ms)
+        self._send_markers = send
+
+    def _of_transaction(self, markers: Markers) -> Markers:
+        transaction = self.transaction(markers.transactional_id)
+        return markers if transaction is None or transaction.markers is None else transaction.markers
+
+    def awaits(self, markers: Markers) -> bool:
+        return super().awaits(self._of_transaction(markers))
+
+    def marker_written(self, markers: Markers, partition: TopicPartition, error: ErrorCode, now_ms: float) -> None:
+        super().marker_written(self._of_transaction(markers), partition, error, now_ms)
+
+
+class _AbortsAPart(_ChangesMarkers):
     """Sends ABORT instead of COMMIT to some of the partitions of a transaction."""
 
     @staticmethod
     def is_aborted(place: TopicPartition) -> bool:
         raise NotImplementedError
 
-    def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
-        send = self._send_markers
-
-        def send_some(markers: Markers, done: Callable[[TopicPartition, ErrorCode, float], None]) -> None:
-            lost = [place for place in markers.partitions if self.is_aborted(place)]
-            rest = [place for place in markers.partitions if place not in lost]
-            for places, is_commit in ((lost, False), (rest, markers.is_commit)):
-                if places:
-                    send(replace(markers, partitions=tuple(places), is_commit=is_commit), done)
-
-        self._send_markers = send_some
-        super()._write_markers(transaction, now_ms)
-        self._send_markers = send
+    def changed(self, markers: Markers) -> list[Markers]:
+        lost = tuple(place for place in markers.partitions if self.is_aborted(place))
+        rest = tuple(place for place in markers.partitions if place not in lost)
+        parts = replace(markers, partitions=lost, is_commit=False), replace(markers, partitions=rest)
+        return [each for each in parts if each.partitions]
 
 
 class AbortsRecords(_AbortsAPart):
@@ -69,14 +90,11 @@ class AbortsOffsets(_AbortsAPart):
         return place[0] == OFFSETS_TOPIC
 
 
-class CommitsAborted(TransactionCoordinator):
+class CommitsAborted(_ChangesMarkers):
     """Sends COMMIT also for transactions that were aborted."""
 
-    def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
-        send = self._send_markers
-        self._send_markers = lambda markers, done: send(replace(markers, is_commit=True), done)
-        super()._write_markers(transaction, now_ms)
-        self._send_markers = send
+    def changed(self, markers: Markers) -> list[Markers]:
+        return [replace(markers, is_commit=True)]
 
 
 class AcceptsOldEpochs(TransactionCoordinator):
@@ -91,29 +109,27 @@ class AcceptsOldEpochs(TransactionCoordinator):
         is_commit: bool,
         raises_epoch: bool,
         now_ms: float,
-        done: Callable[[ProducerResult], None],
-    ) -> None:
-        def accept(result: ProducerResult) -> None:
-            is_old = result.error is ErrorCode.PRODUCER_FENCED
-            done(ProducerResult(ErrorCode.NONE, producer_id, epoch) if is_old else result)
-
-        super().end(
+        token: object = None,
+    ) -> ProducerResult | None:
+        result = super().end(
             transactional_id,
             producer_id,
             epoch,
             is_commit=is_commit,
             raises_epoch=raises_epoch,
             now_ms=now_ms,
-            done=accept,
+            token=token,
         )
+        is_old = result is not None and result.error is ErrorCode.PRODUCER_FENCED
+        return ProducerResult(ErrorCode.NONE, producer_id, epoch) if is_old else result
 
 
 class NeverAborts(TransactionCoordinator):
     """Never aborts a transaction that has timed out."""
 
-    def _expire(self, transaction: Transaction, now_ms: float) -> None:
+    def _expire(self, transaction: Transaction, deadline_ms: float, now_ms: float) -> None:
         if transaction.state is not ONGOING:
-            super()._expire(transaction, now_ms)
+            super()._expire(transaction, deadline_ms, now_ms)
 
 
 def _coordinator(kind: type[TransactionCoordinator]) -> Bug:

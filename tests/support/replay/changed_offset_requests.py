@@ -1,6 +1,6 @@
 """A coordinator that changes commits and fetches of offsets before it handles them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fakebroker.coordinator.group.api import OffsetToCommit
@@ -53,13 +53,11 @@ class _Offsets(CommittedOffsets):
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
+    ) -> list[ErrorCode]:
         commit = Commit(group_id, generation_id, member_id, instance_id)
         if (error := self._coordinator.answer_at_once(commit, now_ms)) is not None:
-            done([error] * len(offsets))
-        else:
-            super().commit(*self._coordinator.changed_commit(commit), offsets, now_ms, done)
+            return [error] * len(offsets)
+        return super().commit(*self._coordinator.changed_commit(commit), offsets, now_ms)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         epoch = self._coordinator.fetch_epoch(group_id, member_id or "", member_epoch)

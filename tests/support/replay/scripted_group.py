@@ -121,9 +121,9 @@ class ScriptedGroup(VirtualTime):
         """Record an event. For a request without a response, `until_us` is the time of the loss."""
         self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.missing else event)
 
-    def _append(self, _: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
+    def _append(self, _: int, records: Sequence[Record]) -> ErrorCode:
         self._log.extend(records)
-        done(ErrorCode.NONE)
+        return ErrorCode.NONE
 
     # Events
 
@@ -237,9 +237,9 @@ class ScriptedGroup(VirtualTime):
         coordinator = self._coordinators[node_id]
         CoordinatorAdapter(coordinator).send_responses()
         self.call_at_deadline(
-            coordinator, coordinator.next_deadline(), lambda: self._expire_timers(node_id, coordinator)
+            coordinator, coordinator.queue.next_deadline(), lambda: self._expire_timers(node_id, coordinator)
         )
 
     def _expire_timers(self, node_id: int, coordinator: Coordinator) -> None:
-        coordinator.tick(self.now_ms)
+        coordinator.queue.run(self.now_ms)
         self._follow_coordinator(node_id)

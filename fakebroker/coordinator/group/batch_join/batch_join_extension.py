@@ -23,7 +23,6 @@ from fakebroker.coordinator.group.batch_join.expected_instances import (
 from fakebroker.coordinator.group.classic import join as classic_join
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.persistence import store_extension
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 _MOST_NAMED = 8
@@ -59,7 +58,7 @@ class BatchJoinExtension:
         timeout_ms: int,
         now_ms: float,
         new_uuid: Callable[[], str],
-    ) -> Procedure[ErrorCode]:
+    ) -> ErrorCode:
         """Register expected instances and answer each registration.
 
         Args:
@@ -74,7 +73,7 @@ class BatchJoinExtension:
         """
         results = [(token, self._register(member, timeout_ms, now_ms, new_uuid)) for token, member in members]
         registered = [token.batch.members[token.index].instance_id or "" for token, each in results if not each.error]
-        if registered and (error := (yield from store_extension(self.group))):
+        if registered and (error := store_extension(self.group)):
             for instance_id in registered:
                 del self.expected.instances[instance_id]
             return error
@@ -113,7 +112,7 @@ class BatchJoinExtension:
         members: Sequence[tuple[BatchToken, BatchMember]],
         now_ms: float,
         new_uuid: Callable[[], str],
-    ) -> Procedure[None]:
+    ) -> None:
         """Handle the joins of a batch together. If an expected instance is among them, all of them are held back."""
         joins, is_expected = [], False
         for token, member in members:
@@ -131,30 +130,24 @@ class BatchJoinExtension:
         if is_expected:
             for waiting in joins:
                 self._hold_back(waiting, now_ms)
-            yield from self._end_wait_if_complete(now_ms)
+            self._end_wait_if_complete(now_ms)
         elif joins:
-            yield from handle_combined_joins(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
+            handle_combined_joins(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
 
-    def join(
-        self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
-    ) -> Procedure[None] | None:
+    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> bool:
         """Hold back the join of an expected instance. The classic group handles any other join."""
         if not self.expected.instances:
-            return None
+            return False
         expected = self.expected.instances.get(request.instance_id or "")
         if expected is None:
             self._supersede_waiting(request.member_id, now_ms)
-            return None
-        return self._join_expected(expected, request, token, now_ms)
-
-    def _join_expected(
-        self, expected: ExpectedInstance, request: JoinGroup, token: object, now_ms: float
-    ) -> Procedure[None]:
+            return False
         if rejection := self._rejection(expected, request):
             self.group.answer(token, rejection)
         else:
             self._hold_back(self._waiting_join(expected, request, token), now_ms)
-            yield from self._end_wait_if_complete(now_ms)
+            self._end_wait_if_complete(now_ms)
+        return True
 
     def _rejection(self, expected: ExpectedInstance, request: JoinGroup) -> JoinResult | None:
         if not self._fits(expected, request):
@@ -218,13 +211,13 @@ class BatchJoinExtension:
 
     # The end of the wait
 
-    def _end_wait_if_complete(self, now_ms: float) -> Procedure[bool]:
+    def _end_wait_if_complete(self, now_ms: float) -> bool:
         """End the wait if no instance is missing; return whether a rebalance was started."""
         if not self.expected.waiting or self.expected.missing:
             return False
-        return (yield from self._end_wait("all expected instances have joined", now_ms))
+        return self._end_wait("all expected instances have joined", now_ms)
 
-    def _end_wait(self, cause: str, now_ms: float) -> Procedure[bool]:
+    def _end_wait(self, cause: str, now_ms: float) -> bool:
         """End the wait and handle the waiting joins together.
 
         Expected instances come first, then the others; each part is in order of arrival.
@@ -235,8 +228,8 @@ class BatchJoinExtension:
         for join in joins:
             self._restart_session(join.member_id, now_ms)
         # If the append fails, a new coordinator loads the instances as expected again.
-        yield from store_extension(self.group)
-        return (yield from handle_combined_joins(self.group, joins, cause, now_ms))
+        store_extension(self.group)
+        return handle_combined_joins(self.group, joins, cause, now_ms)
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:
         """Restart the session of a member, which may have expired without effect while the member's join waited."""
@@ -257,18 +250,18 @@ class BatchJoinExtension:
     def waiting_joins(self) -> Collection[str]:
         return self.expected.waiting
 
-    def expire(self, now_ms: float) -> Procedure[None]:
+    def expire(self, now_ms: float) -> None:
         """End the wait for missing instances if there are waiting joins; else drop the registrations that expire."""
         expected = self.expected
         missing = ", ".join(instance.instance_id for instance in expected.missing[:_MOST_NAMED])
         if expected.waiting:
-            yield from self._end_wait(f"expected instances have not joined in time: {missing}", now_ms)
+            self._end_wait(f"expected instances have not joined in time: {missing}", now_ms)
             return
         deadline_ms = expected.deadline_ms()
         for instance in expected.missing:
             if instance.deadline_ms == deadline_ms:
                 del expected.instances[instance.instance_id]
-        yield from store_extension(self.group)
+        store_extension(self.group)
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
         """Drop an expected instance; its waiting join gets UNKNOWN_MEMBER_ID."""
@@ -282,9 +275,9 @@ class BatchJoinExtension:
             self.group.answer(join.token, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
         return ErrorCode.NONE
 
-    def after_leave(self, now_ms: float) -> Procedure[bool]:
-        yield from store_extension(self.group)
-        return (yield from self._end_wait_if_complete(now_ms))
+    def after_leave(self, now_ms: float) -> bool:
+        store_extension(self.group)
+        return self._end_wait_if_complete(now_ms)
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
         if isinstance(token, BatchToken):

@@ -8,10 +8,9 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.join import add_new_member, reject_join, rejoin, replace_static_member
 from fakebroker.coordinator.group.classic.rebalance import rebalance_or_complete
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.records import Procedure
 
 
-def handle_combined_joins(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
+def handle_combined_joins(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> bool:
     """Handle the joins of several members as one: if one of them needs a rebalance, all take part in it.
 
     Each join is checked again after the previous joins have been added to the group. New members need not join again
@@ -23,13 +22,13 @@ def handle_combined_joins(group: Group, joins: Sequence[WaitingJoin], cause: str
     accepted = [join for join in joins if _is_accepted(group, join)]
     if not any(_needs_rebalance(group, join.request) for join in accepted):
         for join in accepted:
-            yield from _answer_again(group, join, now_ms)
+            _answer_again(group, join, now_ms)
         return False
     group.change.cause = cause
     for join in accepted:
         if _is_accepted(group, join):
             _park(group, join, now_ms)
-    yield from rebalance_or_complete(group, now_ms)
+    rebalance_or_complete(group, now_ms)
     return True
 
 
@@ -41,7 +40,7 @@ def _is_accepted(group: Group, join: WaitingJoin) -> bool:
     return rejection is None
 
 
-def _answer_again(group: Group, join: WaitingJoin, now_ms: float) -> Procedure[None]:
+def _answer_again(group: Group, join: WaitingJoin, now_ms: float) -> None:
     if join.request.member_id:
         return rejoin(group, join.request, join.token, now_ms)
     return replace_static_member(join.new_member_id, group, join.request, join.token, now_ms)

@@ -1,28 +1,22 @@
-"""Batch JoinGroup requests (KAFKA-8397): the checks that do not depend on the group, and the request as a procedure.
+"""Batch JoinGroup requests (KAFKA-8397): the checks that do not depend on the group, and the request.
 
 A member without protocols does not join: its instance is registered, and the group expects it to join later.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.coordinator.group.batch_join.batch import Batch, BatchJoin, BatchMember, BatchToken
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import is_legal_name
 
 
 def join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
     """Handle a batch; its `BatchResult` is added to `Coordinator.answers` when the results of all members are known."""
-    coordinator.submit(group_id, partial(_join_batch, coordinator, group_id, request, token, now_ms))
-
-
-def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
     batch = Batch(token, request.members)
     group = coordinator.groups.classic.get(group_id)
     error = ErrorCode.INVALID_GROUP_ID if not group_id else ErrorCode.NONE
@@ -39,7 +33,8 @@ def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, tok
         group = coordinator.groups.create(group_id, now_ms)
         group.record_creation("first JoinGroup", now_ms)
     extension = BatchJoinExtension.of(group)
-    coordinator.groups.run(group, _handle(coordinator, extension, request, accepted, now_ms, is_new=is_new), now_ms)
+    _handle(coordinator, extension, request, accepted, now_ms, is_new=is_new)
+    coordinator.groups.changed(group, now_ms)
 
 
 def _handle(
@@ -50,18 +45,20 @@ def _handle(
     now_ms: float,
     *,
     is_new: bool,
-) -> Procedure[None]:
+) -> None:
     group, new_uuid = extension.group, coordinator.new_uuid
     expected = [(token, member) for token, member in members if not member.protocols]
-    if error := (yield from extension.register(expected, request.rebalance_timeout_ms, now_ms, new_uuid)):
+    if error := extension.register(expected, request.rebalance_timeout_ms, now_ms, new_uuid):
         for token, member in members:
             group.answer(token, JoinResult(error, member_id=member.member_id))
         if is_new:
             coordinator.groups.drop(group, f"it could not be stored: {error.name}", now_ms)
         return
     joining = [(token, member) for token, member in members if member.protocols]
-    joins = extension.join_batch(request, joining, now_ms, new_uuid)
-    yield from coordinator.groups.run_first_join(group, joins, now_ms) if is_new else joins
+    group.is_being_stored = is_new and not coordinator.config.is_before_kip_848
+    extension.join_batch(request, joining, now_ms, new_uuid)
+    if is_new:
+        coordinator.groups.store_first(group, now_ms)
 
 
 def _check(

@@ -9,12 +9,11 @@ from math import inf
 from typing import Protocol
 
 from fakebroker.coordinator.group.api import JoinGroup
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 
 class GroupExtension(Protocol):
-    """The extension of one group. Its methods are called by the procedures of the group and by the coordinator.
+    """The extension of one group. The functions that change the group call its methods, and so does the coordinator.
 
     Attributes:
         timer_name: The name of the extension's timer in histories (`history.Timer.what`).
@@ -34,18 +33,16 @@ class GroupExtension(Protocol):
     def waiting_joins(self) -> Collection[str]:
         """Ids of members whose JoinGroup the extension holds back. While there are any, the group is not deleted."""
 
-    def join(
-        self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
-    ) -> Procedure[None] | None:
-        """Handle a JoinGroup, or return None to let the classic group handle it."""
+    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> bool:
+        """Handle a JoinGroup, or return False to let the classic group handle it."""
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
         """Handle one member of a LeaveGroup, or return None to let the classic group handle it."""
 
-    def after_leave(self, now_ms: float) -> Procedure[bool]:
+    def after_leave(self, now_ms: float) -> bool:
         """Complete a LeaveGroup in which `leave` has returned NONE; return whether a rebalance was started."""
 
-    def expire(self, now_ms: float) -> Procedure[None]:
+    def expire(self, now_ms: float) -> None:
         """Handle the expiry of the extension's timer."""
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
@@ -75,18 +72,17 @@ class NoExtension:
     reserved_places = 0
     waiting_joins: tuple[str, ...] = ()
 
-    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
-        return None
+    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> bool:
+        return False
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
         return None
 
-    def after_leave(self, now_ms: float) -> Procedure[bool]:
-        yield from ()
+    def after_leave(self, now_ms: float) -> bool:
         return False
 
-    def expire(self, now_ms: float) -> Procedure[None]:
-        yield from ()
+    def expire(self, now_ms: float) -> None:
+        pass
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
         send(token, result)

@@ -1,6 +1,6 @@
 """The state of one classic group (members, parked requests, deadlines), with methods that keep it consistent.
 
-The procedures in `rebalance`, `join`, `sync` and `leave` decide what requests and timers do. Does not depend on other
+The functions in `rebalance`, `join`, `sync` and `leave` decide what requests and timers do. Does not depend on other
 groups, on the coordinator, or on the types of tokens.
 """
 
@@ -36,8 +36,9 @@ from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
-from fakebroker.coordinator.group.records import GroupValue
+from fakebroker.coordinator.group.records import GroupValue, Record
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
+from fakebroker.coordinator.runtime.partitions import Append
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
@@ -52,14 +53,16 @@ class GroupContext(NamedTuple):
     Attributes:
         config: The settings.
         send: Called with the token of a request and its result, to answer it.
+        append: Appends records to an offsets partition.
     """
 
     config: CoordinatorConfig
     send: Callable[[object, object], None]
+    append: Append[Record]
 
 
 class Group:
-    """One classic group (Kafka's `ClassicGroup`). Whenever none of its procedures runs, the rules in `invariants` hold.
+    """One classic group (Kafka's `ClassicGroup`). Between requests and timers, the rules in `invariants` hold.
 
     A cluster can have a million groups. So attributes that most groups do not need are defaults of the class until they
     are set, and again after `settle`. Dictionaries without entries are shared (`NO_ENTRIES`).
@@ -77,7 +80,7 @@ class Group:
         protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
             Kafka, a member that names a protocol twice is counted twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
-        deadline_ms: A lower bound of all deadlines of the group. Procedures lower it; only the coordinator raises it.
+        deadline_ms: A lower bound of all deadlines of the group. Requests lower it; only timers raise it.
         scheduled_ms, timer_number: When the coordinator checks the group's timers next; see `TimerEntry`.
         stored_generation_id: The generation of the last stored value of the group; -1 if it was never stored.
         extension: The protocol extension of the group.
@@ -193,6 +196,10 @@ class Group:
     @property
     def config(self) -> CoordinatorConfig:
         return self.context.config
+
+    def append(self, records: tuple[Record, ...]) -> ErrorCode:
+        """Append records to the offsets partition of the group: all, or none. Return NONE or the error."""
+        return self.context.append(self.partition, records)
 
     # State
 

@@ -14,7 +14,6 @@ from fakebroker.coordinator.group.classic.rebalance import rebalance_or_complete
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.persistence import store
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
 
@@ -48,18 +47,16 @@ def reject_request(
     return None
 
 
-def join(
-    group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
-) -> Procedure[None]:
+def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
     """Handle a JoinGroup for a group that exists: answer it at once, or park it until the join phase ends."""
     if rejection := reject_join(group, request):
         group.answer(token, rejection)
     elif not request.member_id:
-        yield from _join_as(new_member_id(request, new_uuid), group, request, token, now_ms)
+        _join_as(new_member_id(request, new_uuid), group, request, token, now_ms)
     elif request.member_id in group.pending_members:
-        yield from _add_member(request.member_id, group, request, token, now_ms)
+        _add_member(request.member_id, group, request, token, now_ms)
     else:
-        yield from rejoin(group, request, token, now_ms)
+        rejoin(group, request, token, now_ms)
 
 
 def new_member_id(request: JoinGroup, new_uuid: Callable[[], str]) -> str:
@@ -87,26 +84,26 @@ def reject_join(group: Group, request: JoinGroup) -> JoinResult | None:
     return None
 
 
-def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
+def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """Handle a join without a member id. Since KIP-394, a dynamic member has to join again with `new_member_id`."""
     if request.instance_id is None and request.requires_member_id:
         group.arm_pending(new_member_id, request.session_timeout_ms, now_ms)
         group.answer(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=new_member_id))
     elif request.instance_id in group.static_members:
-        yield from replace_static_member(new_member_id, group, request, token, now_ms)
+        replace_static_member(new_member_id, group, request, token, now_ms)
     else:
-        yield from _add_member(new_member_id, group, request, token, now_ms)
+        _add_member(new_member_id, group, request, token, now_ms)
 
 
-def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
+def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     group.change.cause = f"JoinGroup of {member_id}, a new member"
     add_new_member(member_id, group, request, token, now_ms)
-    yield from _rebalance(group, member_id, now_ms)
+    _rebalance(group, member_id, now_ms)
 
 
-def _rebalance(group: Group, member_id: str, now_ms: float) -> Procedure[None]:
+def _rebalance(group: Group, member_id: str, now_ms: float) -> None:
     """Start or complete a rebalance because of a parked join, which gets the error."""
-    if error := (yield from rebalance_or_complete(group, now_ms)):
+    if error := rebalance_or_complete(group, now_ms):
         group.answer_join(member_id, JoinResult(error))
 
 
@@ -129,7 +126,7 @@ def add_new_member(member_id: str, group: Group, request: JoinGroup, token: obje
     group.arm_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms)
 
 
-def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
+def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """Handle the join of a member of the group.
 
     Outside of PreparingRebalance, a join with unchanged protocols repeats the current result: the member may not have
@@ -145,7 +142,7 @@ def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Pr
     group.change.cause = f"JoinGroup of {_describe_join(member, request, is_leader=is_leader)}"
     group.update(member, request)
     group.park_join(member.member_id, token)
-    yield from _rebalance(group, member.member_id, now_ms)
+    _rebalance(group, member.member_id, now_ms)
 
 
 def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
@@ -157,9 +154,7 @@ def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> st
     return ", ".join(parts)
 
 
-def replace_static_member(
-    new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float
-) -> Procedure[None]:
+def replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """Handle the join of a static member that has restarted and does not know its id. The member gets a new id.
 
     A Stable group does not rebalance if it would still select the same protocol, even if metadata or timeouts have
@@ -172,7 +167,7 @@ def replace_static_member(
     group.arm_session(member, member.session_timeout_ms, now_ms)  # With the previous session timeout, as in Kafka.
     group.update(member, request)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        if error := (yield from store(group)):
+        if error := store(group):
             _revert_replacement(group, member, former, former_ids, now_ms)
             result = group.join_result("", with_members=False)
             result.error = error
@@ -181,7 +176,7 @@ def replace_static_member(
         group.answer(token, result)
         return
     group.park_join(new_member_id, token)
-    yield from _rebalance(group, new_member_id, now_ms)
+    _rebalance(group, new_member_id, now_ms)
 
 
 def _revert_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:

@@ -6,11 +6,10 @@ from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import rebalance_or_complete
 from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 
-def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float) -> Procedure[ItemResults]:
+def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float) -> ItemResults:
     """Remove members and start one rebalance for all of them.
 
     Args:
@@ -25,7 +24,7 @@ def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float
     errors: list[ErrorCode] = []
     if group.config.is_before_kip_848:
         for member_id, instance_id in members:
-            errors.append((yield from _leave_before_kip_848(group, member_id, instance_id, now_ms)))
+            errors.append(_leave_before_kip_848(group, member_id, instance_id, now_ms))
         return ErrorCode.NONE, errors
     group.change.cause = (
         f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
@@ -39,21 +38,21 @@ def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float
         else:
             has_changed_extension |= not error
         errors.append(error)
-    if has_changed_extension and (yield from group.extension.after_leave(now_ms)):
+    if has_changed_extension and group.extension.after_leave(now_ms):
         return ErrorCode.NONE, errors
     # As in Kafka, a rebalance also starts if only a pending id has left.
-    if has_left and group.state is not EMPTY and (error := (yield from rebalance_or_complete(group, now_ms))):
+    if has_left and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
         return error, []
     return ErrorCode.NONE, errors
 
 
-def _leave_before_kip_848(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> Procedure[ErrorCode]:
+def _leave_before_kip_848(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
     """Remove one member and start a rebalance, unless its id was pending (`GroupCoordinator.handleLeaveGroup`)."""
     group.change.cause = f"LeaveGroup of {member_id or instance_id}"
     was_pending = member_id in group.pending_members
     error = _remove_member(group, member_id, instance_id)
     if not error and not (was_pending and group.state is not PREPARING_REBALANCE):
-        yield from rebalance_or_complete(group, now_ms)
+        rebalance_or_complete(group, now_ms)
     return error
 
 

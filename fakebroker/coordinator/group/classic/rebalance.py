@@ -12,7 +12,6 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.persistence import store
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.errors import ErrorCode
 
@@ -20,20 +19,20 @@ _HELD_TIMEOUT_MS = 24 * 3600 * 1000
 """The new timeout of a timer that has expired while the group is held in a state: one day, in practice never."""
 
 
-def rebalance_or_complete(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+def rebalance_or_complete(group: Group, now_ms: float) -> ErrorCode:
     """Start a rebalance. If one is in progress, end its join phase if all have joined and there is no initial delay.
 
     Returns:
         NONE; the error of storing the group if it has become Empty; UNKNOWN_SERVER_ERROR without a common protocol.
     """
     if group.state is not PREPARING_REBALANCE:
-        return (yield from start_rebalance(group, now_ms))
+        return start_rebalance(group, now_ms)
     if group.have_all_joined and not group.is_initial_rebalance:
-        return (yield from complete_join_phase(group, now_ms))
+        return complete_join_phase(group, now_ms)
     return ErrorCode.NONE
 
 
-def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
     """Start a rebalance of a group in Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
 
     Returns:
@@ -47,9 +46,9 @@ def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
         group.is_overdue = False
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
-        return (yield from _start_initial_delay(group, now_ms))
+        return _start_initial_delay(group, now_ms)
     if group.have_all_joined or not group.members:  # In Kafka the timeout of the join phase is 0 without members.
-        return (yield from complete_join_phase(group, now_ms))
+        return complete_join_phase(group, now_ms)
     group.arm_join(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
 
@@ -92,13 +91,13 @@ def sync_result(group: Group, member: Member) -> SyncResult:
 # The initial delay
 
 
-def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+def _start_initial_delay(group: Group, now_ms: float) -> ErrorCode:
     delay_ms = group.config.group_initial_rebalance_delay_ms
     if delay_ms == 0 and group.is_being_stored:
-        group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Groups.run_first_join`.
+        group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Groups.store_first`.
         return ErrorCode.NONE
     if delay_ms == 0:
-        error = yield from complete_join_phase(group, now_ms)
+        error = complete_join_phase(group, now_ms)
         # In Kafka a timer of 0 ms ends the delay: what fails there, such as the choice of a protocol, answers no join.
         return ErrorCode.NONE if error is ErrorCode.UNKNOWN_SERVER_ERROR else error
     group.initial_delay_ms = delay_ms
@@ -107,14 +106,14 @@ def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     return ErrorCode.NONE
 
 
-def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
+def _expire_join(group: Group, now_ms: float) -> None:
     """End the join phase, or extend the initial delay if a member was added during it.
 
     See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
     """
     if not (group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms):
         group.change.cause = "initial delay is over" if group.is_initial_rebalance else "join timer expired"
-        yield from complete_join_phase(group, now_ms)
+        complete_join_phase(group, now_ms)
         return
     group.new_member_added = False
     next_delay_ms = min(group.config.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
@@ -126,7 +125,7 @@ def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
 # The end of the join phase
 
 
-def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
     """End the join phase with the members that have joined (Kafka's `completeClassicGroupJoin`).
 
     Dynamic members that have not joined are removed; static members stay. If only static members are left and none of
@@ -145,7 +144,7 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
     if not group.members:
-        return (yield from _become_empty(group, now_ms))
+        return _become_empty(group, now_ms)
     if group.parked_joins:
         return _start_generation(group, now_ms)
     group.arm_join(group.rebalance_timeout_ms(), now_ms)
@@ -161,7 +160,7 @@ def _hold_join_phase(group: Group, now_ms: float) -> None:
         group.arm_join(_HELD_TIMEOUT_MS if has_expired else group.rebalance_timeout_ms(), now_ms)
 
 
-def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+def _become_empty(group: Group, now_ms: float) -> ErrorCode:
     """Go to Empty and store that.
 
     Returns:
@@ -173,7 +172,7 @@ def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     group.protocol_name = None
     group.subscribed_topics = group.compute_subscribed_topics()
     group.transition_to(EMPTY, now_ms)
-    return (yield from store(group))
+    return store(group)
 
 
 def _start_generation(group: Group, now_ms: float) -> ErrorCode:
@@ -220,7 +219,7 @@ def _choose_leader(group: Group, controls: GroupControls) -> None:
 # Timers
 
 
-def expire_next_timer(group: Group, now_ms: float) -> Procedure[None]:
+def expire_next_timer(group: Group, now_ms: float) -> None:
     """Expire the timer with the earliest deadline.
 
     Timers with the same deadline expire in this order: sessions as the members were added, pending ids as they were
@@ -233,18 +232,21 @@ def expire_next_timer(group: Group, now_ms: float) -> Procedure[None]:
     deadline_ms = group.earliest_deadline()
     for member in group.members.values():
         if member.session_ends_ms == deadline_ms:
-            return expire_session(group, member, now_ms)
+            expire_session(group, member, now_ms)
+            return
     for member_id, pending_deadline_ms in group.pending_members.items():
         if pending_deadline_ms == deadline_ms:
-            return _expire_pending(group, member_id, now_ms)
+            _expire_pending(group, member_id, now_ms)
+            return
     if group.join_deadline_ms == deadline_ms:
-        return _expire_join(group, now_ms)
-    if group.sync_deadline_ms == deadline_ms:
-        return expire_sync(group, now_ms)
-    return group.extension.expire(now_ms)
+        _expire_join(group, now_ms)
+    elif group.sync_deadline_ms == deadline_ms:
+        expire_sync(group, now_ms)
+    else:
+        group.extension.expire(now_ms)
 
 
-def expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
+def expire_session(group: Group, member: Member, now_ms: float) -> None:
     """Remove a member. If an answer to the member is pending, only a new member is removed."""
     member_id = member.member_id
     if group.is_sync_held(member_id):  # The answer to a held sync is pending as well.
@@ -257,25 +259,25 @@ def expire_session(group: Group, member: Member, now_ms: float) -> Procedure[Non
     group.change.cause = f"session of {member_id} expired"
     group.remove(member_id)
     if group.state is not PREPARING_REBALANCE:
-        yield from start_rebalance(group, now_ms)
+        start_rebalance(group, now_ms)
     else:
-        yield from _complete_if_all_have_joined(group, now_ms)
+        _complete_if_all_have_joined(group, now_ms)
 
 
-def _expire_pending(group: Group, member_id: str, now_ms: float) -> Procedure[None]:
+def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
     group.change.cause = f"pending id {member_id} expired"
     group.remove(member_id)
     if group.state is PREPARING_REBALANCE:
-        yield from _complete_if_all_have_joined(group, now_ms)
+        _complete_if_all_have_joined(group, now_ms)
 
 
-def _complete_if_all_have_joined(group: Group, now_ms: float) -> Procedure[None]:
+def _complete_if_all_have_joined(group: Group, now_ms: float) -> None:
     # Since KIP-848 an expiry ends even the initial delay, unlike a JoinGroup or LeaveGroup.
     if group.have_all_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
-        yield from complete_join_phase(group, now_ms)
+        complete_join_phase(group, now_ms)
 
 
-def expire_sync(group: Group, now_ms: float) -> Procedure[None]:
+def expire_sync(group: Group, now_ms: float) -> None:
     """Remove all members that have not synced in this generation, with one rebalance (Kafka's `expirePendingSync`)."""
     if group.is_held:
         group.is_overdue = True
@@ -287,4 +289,4 @@ def expire_sync(group: Group, now_ms: float) -> Procedure[None]:
     for member_id in late_ids:
         group.remove(member_id)
     if late_ids:
-        yield from start_rebalance(group, now_ms)
+        start_rebalance(group, now_ms)

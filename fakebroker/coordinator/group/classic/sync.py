@@ -8,12 +8,11 @@ from fakebroker.coordinator.group.classic.rebalance import answer_parked_syncs, 
 from fakebroker.coordinator.group.classic.shared_values import shared_assignment
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.persistence import store
-from fakebroker.coordinator.group.records import Procedure
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.errors import ErrorCode
 
 
-def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
+def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
     """Handle a SyncGroup: answer it at once, or park it until the leader's SyncGroup."""
     member_id = request.member_id
     if error := _check_sync(group, request):
@@ -22,7 +21,7 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Proc
         if group.is_held:
             group.held_sync = request, token  # An older sync is dropped, as in `park_sync`.
         else:
-            yield from _assign(group, request, token, now_ms)
+            _assign(group, request, token, now_ms)
     else:
         _stop_awaiting(group, member_id)
         if group.state is STABLE:
@@ -55,18 +54,18 @@ def _differs(given: str | None, chosen: str | None) -> bool:
     return given is not None and chosen is not None and given != chosen
 
 
-def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
+def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
     """Store the assignments, then answer all syncs. If storing fails, syncs get the error and a rebalance starts."""
     assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = shared_assignment(assignments.get(member.member_id, b""))
-    error = yield from store(group)
+    error = store(group)
     _stop_awaiting(group, request.member_id)
     group.park_sync(request.member_id, token)
     if error:
         group.change.cause = f"assignment of the leader {group.leader_id} could not be stored: {error.name}"
         answer_parked_syncs(group, error, now_ms)
-        yield from start_rebalance(group, now_ms)
+        start_rebalance(group, now_ms)
     else:
         group.change.cause = f"SyncGroup of the leader {group.leader_id}"
         group.transition_to(STABLE, now_ms)

@@ -24,8 +24,9 @@ from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord, Gro
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import STABLE
 from fakebroker.coordinator.group.modern.subscription.resolution import resolution_records, resolve
-from fakebroker.coordinator.group.records import Procedure, Record
+from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.history import LOADED
+from fakebroker.coordinator.runtime.partitions import Append
 from fakebroker.errors import ErrorCode
 
 _NONE = ErrorCode.NONE
@@ -45,7 +46,7 @@ class Downgrade(Protocol):
         renamed: Mapping[str, str],
         rebalances: bool,
         cause: str,
-    ) -> Procedure[ErrorCode]:
+    ) -> ErrorCode:
         """Replace a consumer group by a classic group with these members, after appending records and the new group.
 
         Args:
@@ -62,12 +63,13 @@ class Downgrade(Protocol):
 class ConsumerGroups:
     """The consumer groups of the offsets partitions that one broker leads.
 
-    The methods that return a `Procedure` do not check whether the partition is led, nor whether there is a classic
-    group with the same id; `Coordinator` does both, and runs them.
+    The methods do not check whether the partition is led, nor whether there is a classic group with the same id;
+    `Coordinator` does both. After a call, it calls `Groups.changed`.
 
     Args:
         config: The settings. Replaced, not changed.
         new_uuid: Returns the text of a UUID.
+        append: Appends records to an offsets partition.
         downgrade: Replaces a group by a classic one.
         controls: The manual settings by group id.
     """
@@ -76,12 +78,14 @@ class ConsumerGroups:
         self,
         config: ConsumerGroupConfig,
         new_uuid: Callable[[], str],
+        append: Append[Record],
         downgrade: Downgrade,
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
     ) -> None:
         self.config = config
         self._controls = controls
         self._new_uuid = new_uuid
+        self._append = append
         self._downgrade = downgrade
         self._groups: dict[str, ConsumerGroup] = {}
 
@@ -126,7 +130,7 @@ class ConsumerGroups:
 
     def heartbeat(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float, first: Sequence[Record] = ()
-    ) -> Procedure[HeartbeatResult]:
+    ) -> HeartbeatResult:
         """Handle a heartbeat, also of a member that joins or leaves.
 
         Args:
@@ -137,16 +141,14 @@ class ConsumerGroups:
         """
         try:
             if request.is_leaving:
-                return (yield from self._leave(group, request, now_ms))
+                return self._leave(group, request, now_ms)
             outcome = heartbeat.heartbeat(group, request, self._context(group, now_ms), self._new_member_id)
-            yield from self._apply(group, outcome, now_ms, first)
+            self._apply(group, outcome, now_ms, first)
         except HeartbeatError as error:
             return HeartbeatResult(error.error, error.message)
         return outcome.result
 
-    def _apply(
-        self, group: ConsumerGroup, outcome: Outcome, now_ms: float, first: Sequence[Record] = ()
-    ) -> Procedure[None]:
+    def _apply(self, group: ConsumerGroup, outcome: Outcome, now_ms: float, first: Sequence[Record] = ()) -> None:
         """Append the records of a request, apply them, and restart the timers of the member.
 
         Raises:
@@ -154,9 +156,9 @@ class ConsumerGroups:
         """
         version = self.config.topics.version
         if outcome.records or first:
-            error_code = yield (*first, *outcome.records)
-            if error_code:
-                raise HeartbeatError(error_code)
+            error = self._append(group.partition, (*first, *outcome.records))
+            if error:
+                raise HeartbeatError(error)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = group
             if group.members:  # of the classic group that it was
@@ -251,7 +253,7 @@ class ConsumerGroups:
 
     def resolve(
         self, group: ConsumerGroup, regexes: Collection[str], may_describe: Callable[[str], bool] | None, now_ms: float
-    ) -> Procedure[None]:
+    ) -> None:
         """Resolve regular expressions (`HeartbeatResult.regexes_to_resolve`) on behalf of the member that caused it.
 
         If the append fails, a later heartbeat tries again.
@@ -263,14 +265,12 @@ class ConsumerGroups:
         version = topics.version
         resolved = resolve(regexes, topics, self.config.compile_regex, may_describe, now_ms)
         records = resolution_records(group, resolved, topics)
-        if records and not (yield tuple(records)):
+        if records and not self._append(group.partition, tuple(records)):
             group.change.cause = "regular expressions were resolved"
             self.replay(group, records)
             group.metadata_version = version
 
-    def _leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float
-    ) -> Procedure[HeartbeatResult]:
+    def _leave(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
         """Handle the last heartbeat of a member.
 
         Raises:
@@ -280,11 +280,9 @@ class ConsumerGroups:
         if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
             records = heartbeat.leave_for_a_while(group, member)
             static = f"{member.member_id}, static {member.instance_id!r}"
-            error = yield from self._store(group, records, f"heartbeat of {static}, which leaves for a while")
+            error = self._store(group, records, f"heartbeat of {static}, which leaves for a while")
         else:
-            error = yield from self.remove(
-                group, [member.member_id], now_ms, f"heartbeat of {member.member_id}, which leaves"
-            )
+            error = self.remove(group, [member.member_id], now_ms, f"heartbeat of {member.member_id}, which leaves")
         return HeartbeatResult(error) if error else HeartbeatResult(_NONE, None, member.member_id, request.member_epoch)
 
     def _context(self, group: ConsumerGroup, now_ms: float) -> Context:
@@ -306,9 +304,7 @@ class ConsumerGroups:
         """Return a new member id in the form of Kafka's `Uuid.toString`."""
         return urlsafe_b64encode(bytes.fromhex(self._new_uuid().replace("-", ""))).decode().rstrip("=")
 
-    def remove(
-        self, group: ConsumerGroup, member_ids: Collection[str], now_ms: float, cause: str
-    ) -> Procedure[ErrorCode]:
+    def remove(self, group: ConsumerGroup, member_ids: Collection[str], now_ms: float, cause: str) -> ErrorCode:
         """Remove members, which must be in the group, in one step. The group may become a classic group.
 
         Args:
@@ -322,53 +318,42 @@ class ConsumerGroups:
         if conversion.is_downgraded_without(group, member_ids, self.config):
             remaining = [member for member_id, member in group.members.items() if member_id not in member_ids]
             records: list[ConsumerGroupRecord] = heartbeat.tombstones(group)
-            return (
-                yield from self._downgrade(
-                    group, remaining, records, now_ms, renamed=NO_NAMES, rebalances=True, cause=cause
-                )
-            )
-        return (yield from self._store(group, heartbeat.remove(group, member_ids, self.config.topics), cause))
+            return self._downgrade(group, remaining, records, now_ms, renamed=NO_NAMES, rebalances=True, cause=cause)
+        return self._store(group, heartbeat.remove(group, member_ids, self.config.topics), cause)
 
-    def _store(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord], cause: str) -> Procedure[ErrorCode]:
+    def _store(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord], cause: str) -> ErrorCode:
         """Append records, and apply them unless that fails; return NONE or the error."""
         group.change.cause = cause
-        error = yield tuple(records)
+        error = self._append(group.partition, tuple(records))
         if not error:
             self.replay(group, records)
         return error
 
     # Manual control
 
-    def next_epoch(self, group: ConsumerGroup) -> Procedure[None]:
+    def next_epoch(self, group: ConsumerGroup) -> None:
         """Start the next group epoch without a change of members or topics."""
         record = GroupEpochRecord(group.group_id, GroupEpochValue(group.group_epoch + 1, group.metadata_hash))
-        yield from self._store(group, [record], "an assignment was forced")
+        self._store(group, [record], "an assignment was forced")
 
-    def expire_session(self, group: ConsumerGroup, member_id: str, now_ms: float) -> Procedure[None]:
-        """Remove a member as if its session had expired, unless it has left meanwhile."""
-        if member_id in group.members:
-            yield from self.remove(group, [member_id], now_ms, f"session of {member_id} expired")
-
-    def forget_epoch(self, group: ConsumerGroup, member_id: str, now_ms: float) -> Procedure[None]:
+    def forget_epoch(self, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: float) -> None:
         """Set the epoch of a member back, so that its next heartbeat gets FENCED_MEMBER_EPOCH, and it can rejoin.
 
         A dynamic member loses its partitions; a static one keeps them, as if it had left for a while.
         """
-        member = group.members.get(member_id)
-        if member is None:
-            return
+        member_id = member.member_id
         if member.instance_id is not None:
             records: list[ConsumerGroupRecord] = heartbeat.leave_for_a_while(group, member)
         else:
             fenced = member.moved_to(STABLE, JOINING_EPOCH, NO_PARTITIONS, NO_PARTITIONS)
             records = [heartbeat.current_assignment_record(group.group_id, fenced)]
-        if not (yield from self._store(group, records, f"epoch of {member_id} was fenced")):
+        if not self._store(group, records, f"epoch of {member_id} was fenced"):
             group.unacknowledged.pop(member_id, None)
             group.arm_rebalance(group.members[member_id], now_ms)
 
     # Members that use the classic protocol
 
-    def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> Procedure[JoinResult]:
+    def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> JoinResult:
         """Handle a JoinGroup to a group with members. The group may become a classic group."""
         allowed = conversion.may_downgrade(self.config, len(group.members))
         if self.config.migration_policy is MigrationPolicy.DISABLED and self.config.release >= (4, 2):
@@ -380,9 +365,9 @@ class ConsumerGroups:
             if isinstance(join, JoinResult):
                 return join
             if join.replaced is not None:
-                yield from self._downgrade_by(group, join, join.replaced, now_ms)
+                self._downgrade_by(group, join, join.replaced, now_ms)
             else:
-                yield from self._apply(group, join.outcome, now_ms)
+                self._apply(group, join.outcome, now_ms)
                 group.arm_sync(join.member.member_id, now_ms + request.rebalance_timeout_ms)
         except HeartbeatError as error:
             return JoinResult(error.error)
@@ -390,7 +375,7 @@ class ConsumerGroups:
 
     def _downgrade_by(
         self, group: ConsumerGroup, join: classic_members.Join, replaced: ConsumerGroupMember, now_ms: float
-    ) -> Procedure[None]:
+    ) -> None:
         """Replace a group by a classic one because a classic member replaces the last other one.
 
         Raises:
@@ -399,7 +384,7 @@ class ConsumerGroups:
         others = [member for member_id, member in group.members.items() if member_id != replaced.member_id]
         renamed = {replaced.member_id: join.member.member_id}
         records = [*join.outcome.records, *heartbeat.tombstones(group, renamed)]
-        error = yield from self._downgrade(
+        error = self._downgrade(
             group,
             [*others, join.member],
             records,
@@ -429,7 +414,7 @@ class ConsumerGroups:
 
     def leave(
         self, group: ConsumerGroup, identities: Sequence[tuple[str, str | None]], now_ms: float
-    ) -> Procedure[tuple[ErrorCode, list[ErrorCode]]]:
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
         """Handle a LeaveGroup of classic members or an administrator, with pairs of member id and instance id.
 
         Members of both protocols can be removed. A static member can be named by its instance id alone
@@ -448,16 +433,16 @@ class ConsumerGroups:
             errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member is None else error)
             if member is not None and not error:
                 leaving[member.member_id] = None
-        failure = yield from self.remove(group, leaving, now_ms, f"LeaveGroup of {', '.join(leaving)}")
+        failure = self.remove(group, leaving, now_ms, f"LeaveGroup of {', '.join(leaving)}")
         return failure, [] if failure else errors
 
-    def expire(self, group: ConsumerGroup, now_ms: float) -> Procedure[None]:
+    def expire(self, group: ConsumerGroup, now_ms: float) -> None:
         """Remove the members whose session or rebalance timer has expired, each in a step of its own, as in Kafka."""
         expired = group.expired_members(now_ms)
         if expired and group.keepers:
             next(iter(group.keepers.values()))(group.group_id)
         for member_id, cause in expired.items():
-            if member_id in group.members and (yield from self.remove(group, [member_id], now_ms, cause)):
+            if member_id in group.members and self.remove(group, [member_id], now_ms, cause):
                 # As in Kafka, where the timer runs again after a failed append.
                 group.retry_timers(member_id, now_ms, now_ms + _RETRY_MS)
             if self._groups.get(group.group_id) is not group:

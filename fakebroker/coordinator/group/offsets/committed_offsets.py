@@ -4,15 +4,14 @@ Also what changes them without a request of a client: ends of transactions, dele
 of Kafka's `OffsetMetadataManager`.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from fakebroker.coordinator.group.api import ItemResults, OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, EMPTY
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.groups import AnyGroup, GroupRuntime, Groups
+from fakebroker.coordinator.group.groups import AnyGroup, Groups
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.records import GroupEpochRecord
 from fakebroker.coordinator.group.offsets import offset_requests
@@ -26,6 +25,7 @@ from fakebroker.coordinator.group.records import (
     Record,
     TransactionEnd,
 )
+from fakebroker.coordinator.runtime.partitions import Append, Partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
@@ -39,20 +39,27 @@ _NONE = ErrorCode.NONE  # A global is faster than an attribute of an enumeration
 class CommittedOffsets:
     """The committed offsets of the groups of one coordinator, and the pending ones of open transactions.
 
-    Commits and fetches accept the group id "". For results, pending appends and `now_ms` see `Coordinator`.
+    Commits and fetches accept the group id "". For `now_ms` see `Coordinator`.
 
     Args:
-        runtime: The offsets partitions and pending appends.
+        partitions: The offsets partitions.
+        append: Appends records to one of them.
         groups: The groups, which have the offsets.
         config: The settings. Replaced, not changed.
         pending: The offsets of open transactions.
     """
 
     def __init__(
-        self, runtime: GroupRuntime, groups: Groups, config: CoordinatorConfig, pending: PartitionedPendingOffsets
+        self,
+        partitions: Partitions,
+        append: Append[Record],
+        groups: Groups,
+        config: CoordinatorConfig,
+        pending: PartitionedPendingOffsets,
     ) -> None:
         self.config = config
-        self._runtime = runtime
+        self._partitions = partitions
+        self._append = append
         self._groups = groups
         self._pending = pending
 
@@ -66,8 +73,7 @@ class CommittedOffsets:
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
+    ) -> list[ErrorCode]:
         """Commit offsets, except those whose metadata is too long.
 
         Args:
@@ -77,26 +83,12 @@ class CommittedOffsets:
             instance_id: The instance id of a static member.
             offsets: The offsets, by partition.
             now_ms: The time.
-            done: Called with one error code for each offset, in order. An error of the whole request is repeated for
-                each. If the group does not exist and a generation is given, the error is GROUP_ID_NOT_FOUND, or
-                ILLEGAL_GENERATION before KIP-848.
-        """
-        if self._runtime.is_busy:
-            arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
-            self._runtime.submit(group_id, partial(self._commit, *arguments))
-        else:
-            self._commit(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
 
-    def _commit(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
+        Returns:
+            One error code for each offset, in order. An error of the whole request is repeated for each. If the group
+            does not exist and a generation is given, the error is GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION before
+            KIP-848.
+        """
         group = self._groups.classic.get(group_id)
         consumer_group = self._groups.consumer.get(group_id) if group is None else None
         if group is not None:
@@ -105,10 +97,9 @@ class CommittedOffsets:
             error = consumer_group.check_commit(generation_id, member_id)
         else:
             not_found = ErrorCode.ILLEGAL_GENERATION if self.config.is_before_kip_848 else ErrorCode.GROUP_ID_NOT_FOUND
-            error = self._runtime.error_for(group_id) or (_NONE if generation_id < 0 else not_found)
+            error = self._partitions.error_for(group_id) or (_NONE if generation_id < 0 else not_found)
         if error:
-            done([error] * len(offsets))
-            return
+            return [error] * len(offsets)
         if group is not None and (member := group.members.get(member_id)) is not None:
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._groups.schedule(group)
@@ -118,29 +109,21 @@ class CommittedOffsets:
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
         if consumer_group is not None:
             error = self._check_older_commit(consumer_group, generation_id, member_id, records)
-            if error:
-                done([error] * len(offsets))
-                return
-
-        def complete(error: ErrorCode) -> None:
-            if error:
-                done([error] * len(offsets))
-                return
-            if records:
-                stored = self._groups.offsets_of(group_id)
-                if stored is None:
-                    stored = self._groups.create_simple(group_id, "first OffsetCommit", now_ms).offsets
-                for record in records:
-                    stored.apply(record.topic, record.partition, record.value)
-                if self._pending.by_partition:
-                    self._pending.apply(self._runtime.partition_for(group_id), records)
-            done(errors)
-
+        if records and not error:
+            error = self._append(
+                self._partitions.partition_for(group_id) if group is None else group.partition, records
+            )
+        if error:
+            return [error] * len(offsets)
         if records:
-            partition = self._runtime.partition_for(group_id) if group is None else group.partition
-            self._runtime.append(partition, records, complete)
-        else:
-            complete(_NONE)
+            stored = self._groups.offsets_of(group_id)
+            if stored is None:
+                stored = self._groups.create_simple(group_id, "first OffsetCommit", now_ms).offsets
+            for record in records:
+                stored.apply(record.topic, record.partition, record.value)
+            if self._pending.by_partition:
+                self._pending.apply(self._partitions.partition_for(group_id), records)
+        return errors
 
     def _check_older_commit(
         self, group: ConsumerGroup, epoch: int, member_id: str, records: Sequence[OffsetRecord]
@@ -156,7 +139,7 @@ class CommittedOffsets:
             if (offsets := self._groups.offsets_of(record.group_id)) is not None:
                 offsets.apply(record.topic, record.partition, record.value)
         if self._pending.by_partition and records:
-            self._pending.apply(self._runtime.partition_for(records[0].group_id), records)
+            self._pending.apply(self._partitions.partition_for(records[0].group_id), records)
 
     # Fetches
 
@@ -179,7 +162,7 @@ class CommittedOffsets:
     def of(self, group_id: str) -> tuple[ErrorCode, OffsetStore | None]:
         """Return NONE and the offsets of a group, None if it does not exist; or an error as `fetch` does."""
         offsets = self._groups.offsets_of(group_id)
-        return (self._runtime.error_for(group_id), None) if offsets is None else (_NONE, offsets)
+        return (self._partitions.error_for(group_id), None) if offsets is None else (_NONE, offsets)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return the error of an OffsetFetch with a member id and epoch, or NONE; only consumer groups check them."""
@@ -198,10 +181,9 @@ class CommittedOffsets:
         epoch: int,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
         *,
         has_newer_errors: bool = False,
-    ) -> None:
+    ) -> list[ErrorCode]:
         """Commit offsets in a transaction: they are stored when it is committed (TxnOffsetCommit).
 
         Args:
@@ -213,30 +195,12 @@ class CommittedOffsets:
             epoch: The producer epoch.
             offsets: The offsets, by partition.
             now_ms: The time.
-            done: Called with one error code for each offset, in order. An error of the whole request is repeated.
             has_newer_errors: Whether the client knows STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319), which are
                 ILLEGAL_GENERATION for others.
+
+        Returns:
+            One error code for each offset, in order. An error of the whole request is repeated.
         """
-
-        def respond(errors: list[ErrorCode]) -> None:
-            older = errors if has_newer_errors else [_OLDER_ERRORS.get(error, error) for error in errors]
-            done(older)
-
-        arguments = group_id, generation_id, member_id, instance_id, producer_id, epoch, offsets, now_ms, respond
-        self._runtime.submit(group_id, partial(self._commit_pending, *arguments))
-
-    def _commit_pending(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        producer_id: int,
-        epoch: int,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
         group = self._groups.get(group_id)
         error = self._error_without_group(group_id) if group is None or not group_id else _NONE
         if group is None and not error and self.config.is_before_kip_848:
@@ -245,66 +209,52 @@ class CommittedOffsets:
             error = error or group.check_transactional_commit(generation_id, member_id, instance_id)
         elif generation_id >= 0:
             error = error or ErrorCode.GROUP_ID_NOT_FOUND
+        if not error:
+            errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
+            if isinstance(group, ConsumerGroup):
+                error = self._check_older_commit(group, generation_id, member_id, records)
+        if not error:
+            pending = tuple(
+                PendingOffsetRecord(group_id, record.topic, record.partition, record.value, producer_id, epoch)
+                for record in records
+                if record.value is not None
+            )
+            partition = self._partitions.partition_for(group_id)
+            error = self._append(partition, pending) if pending else _NONE
         if error:
-            done([error] * len(offsets))
-            return
-        errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
-        if isinstance(group, ConsumerGroup):
-            error = self._check_older_commit(group, generation_id, member_id, records)
-            if error:
-                done([error] * len(offsets))
-                return
-        pending = tuple(
-            PendingOffsetRecord(group_id, record.topic, record.partition, record.value, producer_id, epoch)
-            for record in records
-            if record.value is not None
-        )
-        partition = self._runtime.partition_for(group_id)
+            return [error if has_newer_errors else _OLDER_ERRORS.get(error, error)] * len(offsets)
+        if pending and group_id not in self._groups:
+            self._groups.create_simple(group_id, "first TxnOffsetCommit", now_ms)
+        self._pending.add(partition, pending)
+        return errors
 
-        def complete(error: ErrorCode) -> None:
-            if error:
-                done([error] * len(offsets))
-                return
-            if pending and group_id not in self._groups:
-                self._groups.create_simple(group_id, "first TxnOffsetCommit", now_ms)
-            self._pending.add(partition, pending)
-            done(errors)
-
-        if pending:
-            self._runtime.append(partition, pending, complete)
-        else:
-            complete(_NONE)
-
-    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+    def end_transaction(self, partition: int, end: TransactionEnd) -> ErrorCode:
         """Append the end of a transaction to an offsets partition, then store its offsets or drop them.
 
         Args:
             partition: The offsets partition.
             end: The record.
-            done: Called with NONE or the error: NOT_COORDINATOR if the partition is not led here, else that of the log.
+
+        Returns:
+            NONE or the error: NOT_COORDINATOR if the partition is not led here, else that of the log.
         """
-        self._runtime.submit_to(partition, partial(self._end_transaction, partition, end, done))
-
-    def _end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
-        def complete(error: ErrorCode) -> None:
-            if not error:
-                for record in self._pending.end(partition, end):
-                    if (offsets := self._groups.offsets_of(record.group_id)) is not None:
-                        offsets.apply(record.topic, record.partition, record.value)
-            done(error)
-
-        self._runtime.append(partition, (end,), complete)
+        error = self._append(partition, (end,)) if partition in self._partitions.led else ErrorCode.NOT_COORDINATOR
+        if not error:
+            for record in self._pending.end(partition, end):
+                if (offsets := self._groups.offsets_of(record.group_id)) is not None:
+                    offsets.apply(record.topic, record.partition, record.value)
+        return error
 
     def pending_of(self, group_id: str) -> list[PendingOffset]:
         """Return the offsets of open transactions of a group."""
-        pending = self._pending.by_partition.get(self._runtime.partition_for(group_id))
+        pending = self._pending.by_partition.get(self._partitions.partition_for(group_id))
         return [] if pending is None else list(pending.of_group(group_id))
 
     def unstable_partitions(self, group_id: str) -> Collection[TopicPartition]:
         """Return the partitions for which a group has offsets of open transactions (KIP-447)."""
         if not self._pending.by_partition:
             return ()
-        pending = self._pending.by_partition.get(self._runtime.partition_for(group_id))
+        pending = self._pending.by_partition.get(self._partitions.partition_for(group_id))
         return () if pending is None else pending.partitions_of(group_id)
 
     @property
@@ -314,57 +264,40 @@ class CommittedOffsets:
 
     # Deletion and expiry
 
-    def delete(self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]) -> None:
+    def delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> ItemResults:
         """Delete committed offsets of topics that the group is not subscribed to (OffsetDelete).
 
         Args:
             group_id: The group.
             partitions: Topics and partitions.
-            done: Called with the result, see `ItemResults`.
         """
-        self._runtime.submit(group_id, partial(self._delete, group_id, partitions, done))
-
-    def _delete(
-        self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
-    ) -> None:
         group = self._groups.get(group_id) if group_id else None
         if group is None:
-            done((self._error_without_group(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
-            return
+            return self._error_without_group(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []
         if isinstance(group, Group) and group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            done((ErrorCode.NON_EMPTY_GROUP, []))
-            return
+            return ErrorCode.NON_EMPTY_GROUP, []
         errors, records = offset_requests.delete(group, partitions, self.unstable_partitions(group_id))
-        self._append_tombstones(group.partition, records, lambda error: done((error, [] if error else errors)))
+        error = self._append_tombstones(group.partition, records)
+        return error, [] if error else errors
 
     def delete_topic(self, topic: str) -> None:
         """Delete the committed offsets of a topic that is being deleted, in one batch for each offsets partition."""
         for partition in dict.fromkeys(group.partition for group in self._groups):
-            self._runtime.submit_to(partition, partial(self._delete_topic, partition, topic))
+            records = tuple(
+                record
+                for group in self._groups.of_partition(partition)
+                for record in offset_requests.delete_topic(group, topic, self.unstable_partitions(group.group_id))
+            )
+            self._append_tombstones(partition, records)
 
-    def _delete_topic(self, partition: int, topic: str) -> None:
-        records = tuple(
-            record
-            for group in self._groups.of_partition(partition)
-            for record in offset_requests.delete_topic(group, topic, self.unstable_partitions(group.group_id))
-        )
-        self._append_tombstones(partition, records, lambda error: None)
-
-    def _append_tombstones(
-        self, partition: int, records: tuple[OffsetRecord, ...], done: Callable[[ErrorCode], None]
-    ) -> None:
+    def _append_tombstones(self, partition: int, records: tuple[OffsetRecord, ...]) -> ErrorCode:
         """Append tombstones of offsets and apply them, all or none."""
-
-        def complete(error: ErrorCode) -> None:
-            error = self._groups.error_of_tombstones(error, partition)
-            if not error:
-                self._apply(records)
-            done(error)
-
-        if records:
-            self._runtime.append(partition, records, complete)
-        else:
-            done(_NONE)
+        if not records:
+            return _NONE
+        error = self._groups.error_of_tombstones(self._append(partition, records), partition)
+        if not error:
+            self._apply(records)
+        return error
 
     def tombstones(self, group: AnyGroup) -> tuple[Record, ...]:
         """Return the records that delete a group and its offsets."""
@@ -375,19 +308,14 @@ class CommittedOffsets:
         groups = self._groups.of_partition(partition)
         records = tuple(chain.from_iterable(self._expired(group, now_ms) for group in groups))
 
-        def complete(error: ErrorCode) -> None:
-            if not self._groups.error_of_tombstones(error, partition):
-                self._apply([record for record in records if isinstance(record, OffsetRecord)])
-                for record in records:
-                    if isinstance(record, GroupRecord | GroupEpochRecord):
-                        self._groups.drop(self._groups[record.group_id], "its offsets expired", now_ms)
-            if self._groups.of_partition(partition):
-                self._groups.schedule_offset_expiry(partition, now_ms)
-
-        if records:
-            self._runtime.append(partition, records, complete)
-        else:
-            complete(_NONE)
+        error = self._append(partition, records) if records else _NONE
+        if not self._groups.error_of_tombstones(error, partition):
+            self._apply([record for record in records if isinstance(record, OffsetRecord)])
+            for record in records:
+                if isinstance(record, GroupRecord | GroupEpochRecord):
+                    self._groups.drop(self._groups[record.group_id], "its offsets expired", now_ms)
+        if self._groups.of_partition(partition):
+            self._groups.schedule_offset_expiry(partition, now_ms)
 
     def _expired(self, group: AnyGroup, now_ms: float) -> list[Record]:
         pending = self.unstable_partitions(group.group_id)
@@ -397,4 +325,4 @@ class CommittedOffsets:
         return offset_requests.expired_records(group, now_ms, pending)
 
     def _error_without_group(self, group_id: str) -> ErrorCode:
-        return self._runtime.error_for(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        return self._partitions.error_for(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
