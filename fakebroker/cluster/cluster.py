@@ -694,8 +694,13 @@ class Cluster:
                 self._handle_with_fault(call, fault)
         else:
             response = self.handlers[call.api.handler](self, call, now_ms)
-        if call.peer.broker.coordinator.answers:
-            self.settle(now_ms)
+        if answers := call.peer.broker.coordinator.answers:
+            token, result = answers[0]
+            if token is call and len(answers) == 1 and call.fault is None and not self.sync_delays.is_any_requested:
+                answers.clear()
+                response = handlers.response_to(call, result)
+            else:  # It completes requests that were parked.
+                self.settle(now_ms)
         if response is None:
             return False
         call.response = self.quotas.charge(call, response, now_ms) if self.quotas.limits else response

@@ -50,6 +50,11 @@ class SyncDelays:
         """Delay the member's next response by `delay_ms` milliseconds, or until `release` if it is None."""
         self._requested_ms[member] = inf if delay_ms is None else delay_ms
 
+    @property
+    def is_any_requested(self) -> bool:
+        """Whether the next response to any member is to be delayed."""
+        return bool(self._requested_ms)
+
     def hold_back(self, call: Call, response: Message, now_ms: float) -> bool:
         """Delay a response if that was requested, and return whether it is delayed. If not, the caller sends it."""
         if not self._requested_ms or not isinstance(call.request, SyncGroupRequest):

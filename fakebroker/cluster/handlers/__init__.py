@@ -39,9 +39,9 @@ BY_NAME = _Handlers()
 
 def response_to(call: Call, result: object) -> Message:
     """Convert the coordinator's result of a parked join or sync to the response."""
-    if isinstance(result, BatchResult):
-        return join_group.batch_response(result)
     if isinstance(result, JoinResult):
         return join_group.response(call, result)
-    assert isinstance(result, SyncResult)
-    return sync_group.response(call, result)
+    if isinstance(result, SyncResult):
+        return sync_group.response(call, result)
+    assert isinstance(result, BatchResult)
+    return join_group.batch_response(result)

@@ -138,30 +138,42 @@ class BoundedHistory(Generic[R, M]):
             kept = self._kept[key] = _Kept([], dropped.count, dropped.until_ms, dropped.is_exact)
         else:
             self._kept.move_to_end(key)
-        for moment in moments:
-            size = moment.size
-            kept.size += size
-            self._size += size
+        size = sum([moment.size for moment in moments])
         kept.moments += moments
+        kept.size += size
+        self._size += size
         self._count += len(moments)
         for listener in self.listeners:
             listener(key, moments)
-        while len(kept.moments) > self.max_moments_of_one or (
-            kept.size > self.max_size_of_one and len(kept.moments) > 1
-        ):
-            self._drop_oldest(key)
+        if len(kept.moments) > self.max_moments_of_one or kept.size > self.max_size_of_one:
+            self._limit(key, kept)
         while self._count > self.max_moments or self._size > self.max_size:
-            self._drop_oldest(next(iter(self._kept)))
+            oldest, of_oldest = next(iter(self._kept.items()))
+            excess = max(1, self._count - self.max_moments)
+            self._drop(oldest, of_oldest, min(excess, len(of_oldest.moments)))
 
-    def _drop_oldest(self, key: str) -> None:
-        kept = self._kept[key]
-        moment = kept.moments.pop(0)
-        kept.size -= moment.size
-        self._size -= moment.size
-        self._count -= 1
-        self.dropped += 1
-        kept.dropped += 1
-        kept.dropped_until_ms = moment.at_ms
+    def _limit(self, key: str, kept: _Kept[M]) -> None:
+        """Drop the oldest moments of a key that exceed its limits, except the newest one."""
+        moments = kept.moments
+        count = max(0, len(moments) - self.max_moments_of_one)
+        size = kept.size - sum([moment.size for moment in moments[:count]])
+        while size > self.max_size_of_one and count < len(moments) - 1:
+            size -= moments[count].size
+            count += 1
+        if count:
+            self._drop(key, kept, count)
+
+    def _drop(self, key: str, kept: _Kept[M], count: int) -> None:
+        """Drop the oldest moments of a key, and the key itself if none is left."""
+        dropped = kept.moments[:count]
+        del kept.moments[:count]
+        size = sum([moment.size for moment in dropped])
+        kept.size -= size
+        self._size -= size
+        self._count -= count
+        self.dropped += count
+        kept.dropped += count
+        kept.dropped_until_ms = dropped[-1].at_ms
         if kept.moments:
             return
         self._without_moments[key] = self.dropped_of(key)

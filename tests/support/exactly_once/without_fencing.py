@@ -35,8 +35,8 @@ def _in_current_epoch(name: str) -> Any:
 
     def accept(
         self: TransactionCoordinator, transactional_id: str, producer_id: int, epoch: int, *more: Any, **options: Any
-    ) -> None:
+    ) -> Any:
         found = self.transaction(transactional_id)
-        method(self, transactional_id, producer_id, found.value.epoch if found else epoch, *more, **options)
+        return method(self, transactional_id, producer_id, found.value.epoch if found else epoch, *more, **options)
 
     return accept
