@@ -106,8 +106,8 @@ class ClusterViews:
 
         Of a consumer group (KIP-848) it has all changes of members: epochs, and what they have and have to give up.
 
-        The history is limited: it has the newest 256 changes of a group, fewer if the group is large, and 20,000
-        changes in all. `Timeline.dropped` counts those that were dropped; the diagram mentions them.
+        The history is limited: it has up to 256 changes of a group, fewer if the group is large, and 20,000 in all, the
+        newest ones. `Timeline.dropped` counts those that were dropped; the diagram mentions them.
 
         Args:
             group_id: The group, which may have been deleted since.

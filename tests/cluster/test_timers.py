@@ -23,7 +23,7 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, batch
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, SESSION_MS, join, sync_after
 from tests.support.group_requests import join_request
-from tests.support.soak import examples
+from tests.support.soak import cases, soak
 
 OF_CLIENTS = (Rank.FETCHES, Rank.NETWORK)
 """The ranks of what is due by the clients' clock, which is in a queue of its own."""
@@ -221,7 +221,8 @@ def test_an_entry_that_is_due_often_in_a_late_run_is_not_endless() -> None:
     assert len(ran) == 3 * MOST_REPEATS + 1
 
 
-@pytest.mark.parametrize("seed", range(examples(4, soak=300)))
+@soak
+@pytest.mark.parametrize("seed", cases(4, soak=300))
 def test_no_sequence_of_failing_appends_makes_a_tick_endless(seed: int) -> None:
     """Groups and transactions whose timers all expire while random appends to the internal topics fail."""
     random = Random(seed)

@@ -334,10 +334,12 @@ def test_the_moments_of_many_generations_are_limited_and_the_dropped_ones_are_co
         harness.coordinator.sync_group("g", _leaders_sync(member_id, generation_id), None, harness.now_ms)
         harness.now_ms += 1
     assert harness.group().generation_id == generations + 1
-    assert len(harness.moments()) == len(history) == MAX_MOMENTS_OF_ONE
+    kept = len(history)
+    assert MAX_MOMENTS_OF_ONE * 15 // 16 <= kept <= MAX_MOMENTS_OF_ONE
+    assert len(harness.moments()) == kept
     # Each generation has three moments.
     dropped = history.dropped_of("g")
-    assert dropped.count == history.dropped == before + 3 * generations - MAX_MOMENTS_OF_ONE
+    assert dropped.count == history.dropped == before + 3 * generations - kept
     assert dropped.is_exact
     assert dropped.until_ms is not None
     assert dropped.until_ms <= harness.moments()[0].at_ms
@@ -419,8 +421,8 @@ def record_groups(history: History, groups: int) -> None:
 def test_the_history_of_many_groups_is_limited() -> None:
     history, groups = History(), 100_000
     record_groups(history, groups)
-    assert len(history) == MAX_MOMENTS
-    assert history.dropped == groups - MAX_MOMENTS
+    assert MAX_MOMENTS * 15 // 16 <= len(history) <= MAX_MOMENTS
+    assert history.dropped == groups - len(history)
     known = [group for group in range(groups) if history.dropped_of(f"group-{group}").count]
     assert len(known) == MAX_WITHOUT_MOMENTS
 
@@ -434,5 +436,5 @@ def test_the_history_of_many_groups_needs_limited_memory() -> None:
         size_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(history) == MAX_MOMENTS // 10
+    assert MAX_MOMENTS // 10 * 15 // 16 <= len(history) <= MAX_MOMENTS // 10
     assert size_bytes < 6.4 * 1024 * 1024

@@ -12,7 +12,6 @@ from typing import Any
 from fakebroker.coordinator.group.api import Answer, ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic import join
 from fakebroker.coordinator.group.classic.leave import leave
-from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import expire_next_timer
 from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.group.classic.sync import sync
@@ -240,11 +239,7 @@ class Coordinator:
         group = self._classic.get(group_id)
         if group is None:
             return self._heartbeat_without_classic_group(group_id, generation_id, member_id, instance_id, now_ms)
-        members = group.members
-        if members.__class__ is Member:  # The usual case; a call of its `get` would take longer.
-            member = members if members.member_id == member_id else None
-        else:
-            member = members.get(member_id)
+        member = group.members.get(member_id)
         if (
             member is None
             or generation_id != group.generation_id

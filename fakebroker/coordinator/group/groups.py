@@ -307,7 +307,8 @@ class Groups:
 
     def changed(self, group: AnyGroup, now_ms: float) -> None:
         """Note that a request or timer has been handled: keep what it has changed, and schedule the next timer."""
-        self._on_change(group, now_ms)
+        if group.pending_change is not None:
+            self._on_change(group, now_ms)
         if group.deadline_ms < group.scheduled_ms:
             self._timers.schedule(group, group.deadline_ms)
 

@@ -206,7 +206,6 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         member = _member(stored, value.protocol_name or "")
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
-    group.pack_members()
     group.leader_id = value.leader
     _remember_stored(group, replace(value, extension_values=()) if value.extension_values else value)
     group.extension.restore(value.extension_values, now_ms)

@@ -25,6 +25,8 @@ MAX_SIZE_OF_ONE = 250_000
 """Maximum size of the kept moments of one group or transactional id; see `RecordedMoment.size`."""
 MAX_SIZE = 2_000_000
 """Maximum size of all kept moments. Member ids take 8 bytes each."""
+_PORTIONS = 16
+"""Above a maximum, a sixteenth of the moments is dropped: many at once take less time than one after the other."""
 MAX_WITHOUT_MOMENTS = 20_000
 """Maximum number of groups or ids without a kept moment of which the number of dropped moments is known."""
 
@@ -96,7 +98,8 @@ class BoundedHistory(Generic[R, M]):
     """The newest moments of all groups, or of all transactional ids, and how many were dropped.
 
     Above a limit of one key (group or id), its oldest moments are dropped; above a limit of all keys, the oldest
-    moments of the key that has not changed for longest. The newest moment of a key is dropped only by the latter.
+    moments of the key that has not changed for longest. The newest moment of a key is dropped only by the latter. Many
+    are dropped at once (`_PORTIONS`).
 
     Args:
         max_moments_of_one: The number of moments that are kept of one key.
@@ -147,15 +150,23 @@ class BoundedHistory(Generic[R, M]):
             listener(key, moments)
         if len(kept.moments) > self.max_moments_of_one or kept.size > self.max_size_of_one:
             self._limit(key, kept)
-        while self._count > self.max_moments or self._size > self.max_size:
+        if self._count > self.max_moments:
+            excess = self._count - self.max_moments + self.max_moments // _PORTIONS
+            while excess:
+                oldest, of_oldest = next(iter(self._kept.items()))
+                count = min(excess, len(of_oldest.moments))
+                self._drop(oldest, of_oldest, count)
+                excess -= count
+        while self._size > self.max_size:
             oldest, of_oldest = next(iter(self._kept.items()))
-            excess = max(1, self._count - self.max_moments)
-            self._drop(oldest, of_oldest, min(excess, len(of_oldest.moments)))
+            self._drop(oldest, of_oldest, 1)
 
     def _limit(self, key: str, kept: _Kept[M]) -> None:
         """Drop the oldest moments of a key that exceed its limits, except the newest one."""
         moments = kept.moments
-        count = max(0, len(moments) - self.max_moments_of_one)
+        count = 0
+        if len(moments) > self.max_moments_of_one:
+            count = len(moments) - self.max_moments_of_one + self.max_moments_of_one // _PORTIONS
         size = kept.size - sum([moment.size for moment in moments[:count]])
         while size > self.max_size_of_one and count < len(moments) - 1:
             size -= moments[count].size

@@ -27,7 +27,6 @@ from fakebroker.coordinator.group.classic.states import (
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
-    STABLE,
     TRANSITIONS,
     GroupState,
 )
@@ -75,8 +74,7 @@ class Group:
         protocol_name: The protocol of the generation; `None` without one.
         leader_id: `None` exactly if there are no members. A lost leader is succeeded by the member that was added
             first; a static member that was replaced counts as added at its replacement.
-        members: By member id, in the order in which they were added. The only member of a Stable group is not in
-            a dict, to save memory; see `changeable_members`.
+        members: By member id, in the order in which they were added.
         protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
             Kafka, a member that names a protocol twice is counted twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
@@ -165,7 +163,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: SnapshotDict[Member] | Member = SnapshotDict()
+        self.members: SnapshotDict[Member] = SnapshotDict()
         self.protocol_counts: Mapping[str, int] = NO_ENTRIES
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetStore()
@@ -212,10 +210,6 @@ class Group:
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"group {self.group_id!r}: no transition from {self.state.value} to {state.value}")
         previous_state, self.state = self.state, state
-        if state is STABLE:
-            self.pack_members()
-        elif previous_state is STABLE:
-            self.changeable_members()
         self.state_since_ms = now_ms
         self.is_initial_rebalance = state is PREPARING_REBALANCE and previous_state is EMPTY
         self._add_moment(previous_state, now_ms)
@@ -394,18 +388,6 @@ class Group:
 
     # Members
 
-    def changeable_members(self) -> SnapshotDict[Member]:
-        """Return the members as a dict that can be changed."""
-        members = self.members
-        if isinstance(members, Member):
-            self.members = members = SnapshotDict(members.items())
-        return members
-
-    def pack_members(self) -> None:
-        """Reduce the memory of a Stable group: most have one member."""
-        if len(self.members) == 1:
-            [self.members] = self.members.values()
-
     def add(self, member: Member, protocol_type: str) -> None:
         """Add a member, whose id may have been pending. The first member sets the protocol type of the group."""
         member.protocols = shared_protocols(member.protocols)
@@ -418,7 +400,7 @@ class Group:
         self.pending_members = _without_key(self.pending_members, member.member_id)
         if member.instance_id is not None:
             self.static_members = _with_entry(self.static_members, member.instance_id, member.member_id)
-        self.changeable_members()[member.member_id] = member
+        self.members[member.member_id] = member
         self.change.joined.append(member.member_id)
         self._count_protocols(member, 1)
 
@@ -439,7 +421,7 @@ class Group:
         self.take_held_sync(member_id)
         self.awaiting_sync.pop(member_id, None)
         self.pending_members = _without_key(self.pending_members, member_id)
-        member = self.changeable_members().pop(member_id, None) if member_id in self.members else None
+        member = self.members.pop(member_id) if member_id in self.members else None
         if member is None:
             return
         self.change.left.append(member_id)
@@ -457,11 +439,10 @@ class Group:
         old_member_id = self.static_members[instance_id]
         self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
         self.answer_sync(old_member_id, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        members = self.changeable_members()
-        member: Member = members.pop(old_member_id)
+        member: Member = self.members.pop(old_member_id)
         member.member_id = new_member_id
         member.is_new = False
-        members[new_member_id] = member
+        self.members[new_member_id] = member
         self.change.left.append(old_member_id)
         self.change.joined.append(new_member_id)
         self.static_members = _with_entry(self.static_members, instance_id, new_member_id)

@@ -1,6 +1,6 @@
 """One member of a classic group, as plain data."""
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from math import inf
 
@@ -8,9 +8,6 @@ from math import inf
 @dataclass(slots=True, eq=False, kw_only=True)
 class Member:
     """One member (Kafka's `ClassicGroupMember`).
-
-    A member also reads like a `SnapshotDict` of which it is the only entry, by its id: most groups have one member, and
-    dicts of a million groups would take a fifth of their memory.
 
     Set protocols with `Group.update` and the deadline with `Group.arm_session`, which also update the group.
 
@@ -38,36 +35,6 @@ class Member:
     deadline_ms: float = inf
     keeper: Callable[[str], None] | None = None
     assignment: bytes = b""
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self.member_id,))
-
-    def __contains__(self, member_id: object) -> bool:
-        return member_id == self.member_id
-
-    def __getitem__(self, member_id: str) -> "Member":
-        if member_id != self.member_id:
-            raise KeyError(member_id)
-        return self
-
-    def get(self, member_id: str) -> "Member | None":
-        """Return the member if it has this id, else None."""
-        return self if member_id == self.member_id else None
-
-    def values(self) -> Collection["Member"]:
-        """Return the member."""
-        return (self,)
-
-    def items(self) -> Collection[tuple[str, "Member"]]:
-        """Return the member with its id."""
-        return ((self.member_id, self),)
-
-    def snapshot(self) -> Collection[str]:
-        """Return the id; see `SnapshotDict.snapshot`."""
-        return (self.member_id,)
 
     @property
     def session_ends_ms(self) -> float:

@@ -191,7 +191,6 @@ def downgrade(
         text = f"Cannot downgrade the classic group {group.group_id}: {error}."
         raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, text) from None
     group.subscribed_topics = group.compute_subscribed_topics()
-    group.pack_members()
     group.offsets = former.offsets
 
 
