@@ -173,7 +173,7 @@ class JournalView(JournalQueries, msgspec.Struct, frozen=True):
             if only(call):
                 calls.append(call)
             else:
-                left_out.add(call)
+                left_out.add([call])
             yield
         return replace(self, calls=calls, only=only, left_out=tuple(left_out))
 

@@ -1,6 +1,6 @@
 """A summary of the calls that a journal has dropped: how many of each kind. Its size is limited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fakebroker.cluster.call import MAX_MEMO_BYTES, Call
@@ -44,19 +44,21 @@ class DroppedCalls:
         # The number of calls and the time of the last one, by the first attributes of `DroppedKind`.
         self._kinds: dict[tuple[object, ...], list[float]] = {}
 
-    def add(self, call: Call) -> None:
-        """Count a call that is dropped. Calls are dropped in the order in which they were received."""
-        # Copies without messages have no request that identifies their kind, and others are not decoded for that.
-        is_plain = call.is_decoded and call.fault is None and call.answered_ms is not None and call.request is not None
-        last = call.peer.last_dropped
-        if is_plain and last is not None and last[0] is self and last[1] is call.request:
-            known = last[2]  # Repeated requests of a connection share the decoded message; see `read_call`.
-        else:
-            known = self._known(call)
-            if is_plain and call.size <= MAX_MEMO_BYTES:
-                call.peer.last_dropped = self, call.request, known
-        known[0] += 1
-        known[1] = call.received_ms
+    def add(self, calls: Iterable[Call]) -> None:
+        """Count calls that are dropped. Calls are dropped in the order in which they were received."""
+        for call in calls:
+            # Copies without messages have no request that identifies their kind, and others are not decoded for that.
+            is_plain = call.is_decoded and call.fault is None and call.answered_ms is not None
+            request = call.request if is_plain else None
+            last = call.peer.last_dropped
+            if request is not None and last is not None and last[1] is request and last[0] is self:
+                known = last[2]  # Repeated requests of a connection share the decoded message; see `read_call`.
+            else:
+                known = self._known(call)
+                if request is not None and call.size <= MAX_MEMO_BYTES:
+                    call.peer.last_dropped = self, request, known
+            known[0] += 1
+            known[1] = call.received_ms
 
     def _known(self, call: Call) -> list[float]:
         """Return the number and the last time of the dropped calls of the same kind."""

@@ -115,12 +115,11 @@ class Journal:
 
     def _drop(self, count: int) -> None:
         """Drop the oldest calls."""
-        next_call, count_dropped = self._calls.popleft, self.dropped_calls.add
-        for _ in range(count):
-            call = next_call()
-            self.bytes -= call.held_bytes
-            count_dropped(call)
+        next_call = self._calls.popleft
+        calls = [next_call() for _ in range(count)]
+        self.bytes -= sum([call.held_bytes for call in calls])
         self.dropped += count
+        self.dropped_calls.add(calls)
 
     def newest(self, count: int) -> list[Call]:
         """Return the newest `count` calls, or all if there are fewer, oldest first."""
