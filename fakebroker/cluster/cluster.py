@@ -812,7 +812,7 @@ class Cluster:
         return self.timers.next_deadline()
 
     def settle(self, now_ms: float) -> None:
-        """Send the responses to requests that coordinators had parked, and have completed.
+        """Add the responses to requests that coordinators had parked, and have completed, to `answered`.
 
         `tick` calls this, and `handle` after a request that has completed any at its broker. A handler that changes
         other coordinators calls it itself.

@@ -2,16 +2,22 @@
 
 | what waits | where |
 |---|---|
-| JoinGroup and SyncGroup, for other members | `Group.parked_joins`, `parked_syncs` and `held_sync` |
+| JoinGroup and SyncGroup, for other members | `Group.parked_joins` and `parked_syncs` |
+| the leader's SyncGroup, while a test holds the group | `Group.held_sync` |
+| JoinGroup in a group with expected instances (KAFKA-8397), for those | `BatchJoinExtension` |
+| JoinGroup and SyncGroup of the proposal `rewrite`, for other members | `coordinator/rewrite/group.py` |
 | a Fetch, for records | `FetchPurgatory` |
-| a request to a transaction coordinator whose record is held | `Transaction.held`, as `ParkedRequest` |
+| another request of a transaction, while a test holds its record | `Transaction.held`, with a `ParkedRequest` |
+| Produce and TxnOffsetCommit, while a test holds their record | `Transaction.held`, with the `Produce` or `Commit` |
+| a Produce, for the end of the last transaction | `Transactions.verifications` |
 | markers, for a partition that can take them | `Transactions.waiting` |
-| Produce and TxnOffsetCommit, for a transaction coordinator | `produce.Produce`, `txn_offset_commit.Commit` |
 | a large Produce, for its next part | `Cluster.unfinished` |
-| a request or response that a fault delays | `FaultInjector` |
+| a request or response that an injected fault delays | `FaultInjector` |
+| a request, for commands that an injected fault runs before it | `PendingActions` |
+| a JoinGroup or SyncGroup response that a test delays | `SyncDelays` |
 
-All others are handled to their end at once: appends are synchronous. Answers leave when the data directory has what
-they say; the server holds them until then.
+All others are handled to their end at once: appends are synchronous. A response may still wait in the server: for its
+quota, for an injected latency, or until the data directory has what the response says.
 """
 
 from collections.abc import Callable

@@ -153,7 +153,7 @@ class GroupCommands(CommandsBase):
                 if state is ConsumerGroupState.RECONCILING:
                     group_controls.held_members.clear()
         if group_id in self._cluster.transactions.holds:
-            self._cluster.now_ms = self._now_ms()  # the time of held records
+            self._cluster.now_ms = self._now_ms()  # Records that were held are appended at this time.
         # Not only the coordinator has the group or the id: zombies may have it, too.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.groups.classic.get(group_id)

@@ -178,22 +178,23 @@ def _transactional(rows: Sequence[Sequence[Row]]) -> list[TransactionalBatch]:
 class Produce:
     """A Produce in progress. Its steps: verify the transactional batches, append all batches, respond.
 
-    It waits in two places. The transaction coordinator may have to be asked again, or its record is held (`released`).
-    And while there are more batches to append than one part has, other connections are served (`proceed`).
+    It waits in three cases.
 
-    If partitions are added to a transaction and the coordinator answers CONCURRENT_TRANSACTIONS, because the last
-    transaction is being completed, all is repeated for a while: that is faster than an error, after which the client
-    sends the records again.
+    - The coordinator answers CONCURRENT_TRANSACTIONS, usually because the last transaction is being completed. Then the
+      coordinator is asked again for a while (`attempt`). That is faster than an error, after which the client sends all
+      records again.
+    - A test holds the coordinator's record. When the record is stored, the Produce continues (`released`).
+    - One part of the records is read, and there are more. Other connections are served first (`proceed`).
 
     Args:
         cluster: The cluster, whose `part_bytes` is the size of a part.
         call: The request.
         topics: The topics of the request.
-        rows: The records for each partition, and the errors of some, by topic.
+        rows: For each topic, one row a partition: its records, or the error that refuses them.
         batches: The transactional batches.
 
     Attributes:
-        response: The response, when the request is complete; None if the request has none (acks=0).
+        response: The response; None until the request is complete, and with acks=0.
         scheduled_ms, timer_number: See `TimerEntry`; for the next attempt to verify.
     """
 
@@ -224,7 +225,7 @@ class Produce:
         return repr(self._call)
 
     def is_complete(self) -> bool:
-        """Verify the batches and append them. Return whether the request is complete; else it is answered later."""
+        """Verify the batches and append them. Return whether that is complete; else the request is answered later."""
         verification = self._verification
         if verification is None:
             return self._append_part()

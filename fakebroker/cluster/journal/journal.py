@@ -27,8 +27,8 @@ class Journal:
 
     Args:
         max_calls: The largest number of calls to keep; 0 keeps none. Above it, many are dropped at once (`_PORTIONS`).
-        max_bytes: The largest number of bytes that calls may hold: requests and responses, estimated by `held_bytes`. A
-            call that exceeds it alone is dropped, too, as soon as its response is known.
+        max_bytes: The largest number of bytes that calls may hold: requests (`request_bytes`) and responses
+            (`held_bytes`), both estimated. If one call exceeds it alone, a copy with a summary is kept instead.
 
     Attributes:
         mode: The kind of journal, by its name in the settings of a cluster.

@@ -47,9 +47,9 @@ def append_nowhere(partition: int, records: tuple[Record, ...]) -> ErrorCode:
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    A method returns the result of its request, except those of joins and syncs, which may be parked. Their results are
-    added to the list `answers`, which the caller empties; also results that are known at once, so that all answers are
-    in one order.
+    Methods return the result of a request. Only `join_group` and `sync_group` add it to the list `answers`, because the
+    request may be parked, and because a result that is known at once keeps its place among the others. The caller
+    empties the list.
 
     `now_ms` is the only source of the time. Timers expire when the queue runs; a caller that wants timers to expire
     before a request runs it first. A timer that expires late takes effect at the time of that run, as on a busy broker.
@@ -62,8 +62,8 @@ class Coordinator:
         append: Appends a batch to the log of an offsets partition.
         controls: The manual settings of rebalances, by group id.
         on_change: Called with a group and `now_ms` after each request or timer that may have changed the group. It has
-            to call `forget_change` of the group.
-        queue: The queue of its timers, if it shares one with other services.
+            to call the group's `forget_change`.
+        queue: The queue of its timers. None creates one.
         node_id: The node id of its broker.
 
     Attributes:
@@ -213,7 +213,7 @@ class Coordinator:
             self.groups.changed(group, now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
-        """Handle a SyncGroup; the answer comes through `answers`, at once or with that of the leader."""
+        """Handle a SyncGroup; the answer comes through `answers`, at once, or when the leader has synced."""
         group = self._classic.get(group_id) if group_id else None
         if group is None and (consumer_group := self.groups.consumer.get(group_id)) is not None:
             result = self.groups.consumer.sync(consumer_group, request, now_ms)
@@ -232,7 +232,7 @@ class Coordinator:
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        """Extend a member's session and return NONE or REBALANCE_IN_PROGRESS, or the error of a faulty request.
+        """Extend a member's session, and return NONE or REBALANCE_IN_PROGRESS. A faulty request only gets its error.
 
         This is the most frequent request, so the common path is short. `Group.heartbeat_fault` finds the error.
         """

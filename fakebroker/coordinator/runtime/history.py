@@ -97,16 +97,16 @@ class _Kept(Generic[M]):
 class BoundedHistory(Generic[R, M]):
     """The newest moments of all groups, or of all transactional ids, and how many were dropped.
 
-    Above a limit of one key (group or id), its oldest moments are dropped; above a limit of all keys, the oldest
-    moments of the key that has not changed for longest. The newest moment of a key is dropped only by the latter. Many
-    are dropped at once (`_PORTIONS`).
+    Each key (group or id) has limits. Above one of them, its oldest moments are dropped, but never its newest. All keys
+    together have limits, too. Above one of them, the key that has not changed for longest loses its oldest moments, and
+    in the end its newest. Above a limit on the number, a sixteenth more is dropped (`_PORTIONS`).
 
     Args:
         max_moments_of_one: The number of moments that are kept of one key.
         max_moments: The number of moments that are kept in all.
         max_size_of_one: The size of the kept moments of one key.
         max_size: The size of all kept moments.
-        max_without_moments: The number of keys without kept moments whose numbers of dropped moments are kept.
+        max_without_moments: How many keys that have lost all moments still have a count of them.
 
     Attributes:
         listeners: Called with a key and its new moments, oldest first, after each request or timer that has changed it.

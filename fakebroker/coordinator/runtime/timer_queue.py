@@ -20,24 +20,27 @@ A few repetitions are right: a session ends, and the rebalance that this starts 
 class Rank(IntEnum):
     """The order of services whose entries are due at the same time.
 
-    Within a rank, a broker with a lower node id comes first. Then comes the entry that was first scheduled earlier. The
-    order matters: a client that sees two of these events at once sees them in this order. Entries by the clients' clock
-    (from FETCHES on) are in a queue of their own, which runs after the other.
+    Within a rank, the service with the lower number comes first: the number of a coordinator is its node id. Within a
+    service, the entry that was first scheduled earlier comes first. The order decides what a later event finds, and the
+    order of responses on a connection. Responses to parked joins and syncs leave after both queues have run, or before
+    a delayed request is handled (`Cluster.settle`).
+
+    Entries by the clients' clock (from FETCHES on) are in a queue of their own, which runs after the other.
     """
 
     FIRST_USE = 0  # Creates internal topics, before their coordinators can load.
     CONTROLLER = 1  # Ends copies, and the loading of coordinators, whose sessions start then.
     GROUPS = 2  # Sessions, joins, syncs and expiring offsets of the group coordinators.
-    PROPOSALS = 3
+    PROPOSALS = 3  # Sessions in the proposal `rewrite`.
     TRANSACTIONS = 4  # Time-outs and expiring ids of the transaction coordinators.
     MARKERS = 5  # Markers that are tried again.
     VERIFICATIONS = 6  # Produce requests that ask a transaction coordinator again.
     LEADER_BALANCE = 7  # After the timers of groups, because sessions start over when their coordinator moves.
-    DELAYED_SYNCS = 8
-    FAULTS = 9  # Responses that a fault delays.
+    DELAYED_SYNCS = 8  # Responses of groups that a test delays (`SyncDelays`).
+    FAULTS = 9  # Responses that an injected fault delays.
     LOGS = 10  # Retention and compaction.
     QUOTAS = 11  # Connections that were muted.
-    DELAYED_REQUESTS = 12  # As if they arrived now: after all that was due before.
+    DELAYED_REQUESTS = 12  # Requests that an injected fault delays, as if they arrived now: after all that was due.
     FETCHES = 13
     NETWORK = 14  # Latency, closed connections, incomplete requests.
 
@@ -58,7 +61,7 @@ E = TypeVar("E", bound=TimerEntry)
 T = TypeVar("T")
 
 Order = tuple[int, int]
-"""The rank of a service, and its number within the rank: a node id, or 0."""
+"""The rank of a service, and its number within the rank: the node id of a coordinator, or a fixed number."""
 
 Expire = Callable[[E, float, float], None]
 """Called with an entry that is due, its deadline, and the time."""
@@ -81,9 +84,9 @@ class TimedValue(Generic[T]):
 class TimerQueue(Generic[E]):
     """Entries ordered by deadline; each entry has at most one deadline, its `scheduled_ms`.
 
-    A queue with one owner is read with `expired`. A queue of several services gives each of them `Timers`, and `run`
-    calls them. Entries with the same deadline follow the order of their services (`Rank`), and then the order in which
-    they were first scheduled.
+    A queue with one owner is read with `expired`. A shared queue gives each service `Timers`, and `run` calls the
+    service of each entry that is due. Entries with the same deadline follow the order of their services (`Rank`), and
+    then the order in which they were first scheduled.
     """
 
     __slots__ = ("_expire", "_heap", "_now_ms", "_numbers", "_repeats", "_sweep_size")
@@ -207,7 +210,7 @@ class Timers(Generic[E]):
             self._queue.schedule(entry, deadline_ms, self._order)
 
     def set(self, entry: E, deadline_ms: float) -> None:
-        """Set the deadline of an entry, earlier or later than before; infinite if it has none."""
+        """Set the deadline of an entry, earlier or later than before. An infinite deadline removes it."""
         if deadline_ms != entry.scheduled_ms:
             entry.scheduled_ms = inf
             self._queue.schedule(entry, deadline_ms, self._order)

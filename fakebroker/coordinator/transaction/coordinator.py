@@ -42,7 +42,7 @@ from fakebroker.coordinator.transaction.states import (
     PREPARED,
     TransactionState,
 )
-from fakebroker.coordinator.transaction.transaction import Held, Transaction
+from fakebroker.coordinator.transaction.transaction import Transaction, Transition
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
@@ -294,8 +294,9 @@ class TransactionCoordinator:
             epoch, last_epoch = old.epoch, transaction.last_epoch  # repeated, because the response was lost
         value = transaction.initialized(timeout_ms, epoch, now_ms, producer_id)
         transaction.begin(EMPTY)
-        held = Held(value, last_epoch, "InitProducerId", token, ProducerResult(_NONE, producer_id, epoch))
-        return self._producer_result(held, self._store_or_hold(transaction, held, now_ms))
+        result = ProducerResult(_NONE, producer_id, epoch)
+        transition = Transition(value, last_epoch, "InitProducerId", token, result)
+        return self._producer_result(transition, self._store_or_hold(transaction, transition, now_ms))
 
     def add_partitions(
         self,
@@ -341,7 +342,7 @@ class TransactionCoordinator:
             return error
         transaction.begin(ONGOING)
         new = transaction.with_partitions(partitions, version, now_ms)
-        return self._store_or_hold(transaction, Held(new, transaction.last_epoch, cause, token), now_ms)
+        return self._store_or_hold(transaction, Transition(new, transaction.last_epoch, cause, token), now_ms)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]
@@ -438,8 +439,8 @@ class TransactionCoordinator:
             result = ProducerResult(_NONE, next_producer_id, 0)
         else:
             result = ProducerResult(_NONE, value.producer_id, value.epoch)
-        held = Held(value, last_epoch, cause, token, result, is_fence=is_fence)
-        return self._producer_result(held, self._store_or_hold(transaction, held, now_ms))
+        transition = Transition(value, last_epoch, cause, token, result, is_fence=is_fence)
+        return self._producer_result(transition, self._store_or_hold(transaction, transition, now_ms))
 
     @property
     def rotates_when_fenced(self) -> bool:
@@ -499,14 +500,14 @@ class TransactionCoordinator:
 
     # Storing and ending
 
-    def _store_or_hold(self, transaction: Transaction, held: Held, now_ms: float) -> ErrorCode | None:
+    def _store_or_hold(self, transaction: Transaction, transition: Transition, now_ms: float) -> ErrorCode | None:
         """Store a transition that was begun, or let it wait for `release` if a hold applies; None if it waits."""
         if transaction.pending in self._holds.get(transaction.transactional_id, ()):
-            transaction.held = held
+            transaction.held = transition
             return None
-        return self._store(transaction, held, now_ms)
+        return self._store(transaction, transition, now_ms)
 
-    def _store(self, transaction: Transaction, held: Held, now_ms: float) -> ErrorCode:
+    def _store(self, transaction: Transaction, transition: Transition, now_ms: float) -> ErrorCode:
         """Append the record of a transition; then complete the transition, or undo it after an error.
 
         If this is the outcome of a transaction, its markers are written next.
@@ -514,32 +515,32 @@ class TransactionCoordinator:
         Returns:
             NONE or the error for clients.
         """
-        if held.value is None:
+        if transition.value is None:
             return self._remove(transaction, now_ms)
-        state_from, state = transaction.state.value, held.value.state
-        record = TransactionRecord(transaction.transactional_id, held.value)
+        state_from, state = transaction.state.value, transition.value.state
+        record = TransactionRecord(transaction.transactional_id, transition.value)
         if error := self._append(transaction.partition, (record,)):
             transaction.pending = None
-            if not held.is_repeated:
-                what = f"{held.cause}: {state.value} could not be stored, {error.name}"
+            if not transition.is_repeated:
+                what = f"{transition.cause}: {state.value} could not be stored, {error.name}"
                 self._on_change(transaction, state_from, state_from, what, now_ms)
             error = CLIENT_ERRORS.get(error, error)
             if state in (COMPLETE_COMMIT, COMPLETE_ABORT) and error in _PASSING:
                 transaction.begin(state)
                 self._timers.schedule(transaction, now_ms + RETRY_MS)
         else:
-            transaction.complete(held.value, held.last_epoch)
-            self._changed(transaction, state_from, held.cause, now_ms)
-        if held.is_fence:
-            transaction.has_failed_fence = held.value.version < KIP_890 and bool(error)
+            transaction.complete(transition.value, transition.last_epoch)
+            self._changed(transaction, state_from, transition.cause, now_ms)
+        if transition.is_fence:
+            transaction.has_failed_fence = transition.value.version < KIP_890 and bool(error)
         if state in PREPARED and not error:
             self._write_markers(transaction, now_ms)
         return error
 
     @staticmethod
-    def _producer_result(held: Held, error: ErrorCode | None) -> ProducerResult | None:
+    def _producer_result(transition: Transition, error: ErrorCode | None) -> ProducerResult | None:
         """Return the result of a transition by the error of storing it; None if it is held."""
-        return None if error is None else ProducerResult(error) if error else held.result
+        return None if error is None else ProducerResult(error) if error else transition.result
 
     def release(self, transactional_id: str, now_ms: float) -> None:
         """Store the transition that was held, unless a hold still applies. The caller first changes the holds."""
@@ -547,14 +548,15 @@ class TransactionCoordinator:
         if transaction is None or transaction.held is None:
             return
         if transaction.pending not in self._holds.get(transactional_id, ()):
-            held, transaction.held = transaction.held, None
-            self._answer_held(held, self._store(transaction, held, now_ms))
+            transition, transaction.held = transaction.held, None
+            self._answer_held(transition, self._store(transaction, transition, now_ms))
 
-    def _answer_held(self, held: Held, error: ErrorCode) -> None:
+    def _answer_held(self, transition: Transition, error: ErrorCode) -> None:
         """Answer the request whose transition was held."""
-        if held.token is not None:
+        if transition.token is not None:
+            result = transition.result
             self.answers.append(
-                (held.token, error if held.result is None else ProducerResult(error) if error else held.result)
+                (transition.token, error if result is None else ProducerResult(error) if error else result)
             )
 
     def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
@@ -608,8 +610,8 @@ class TransactionCoordinator:
         transaction.awaits_markers = transaction.markers = None
         transaction.has_failed_fence = False
         value = transaction.completed(now_ms)
-        held = Held(value, transaction.last_epoch, "all markers written", is_repeated=is_repeated)
-        self._store_or_hold(transaction, held, now_ms)
+        transition = Transition(value, transaction.last_epoch, "all markers written", is_repeated=is_repeated)
+        self._store_or_hold(transaction, transition, now_ms)
 
     def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:
         self._on_change(transaction, state_from, transaction.state.value, cause, now_ms)
@@ -644,7 +646,7 @@ class TransactionCoordinator:
                 self._timers.schedule(transaction, now_ms + self.config.abort_check_interval_ms)
         else:
             transaction.begin(DEAD)
-            self._store_or_hold(transaction, Held(None, transaction.last_epoch, "the id has expired"), now_ms)
+            self._store_or_hold(transaction, Transition(None, transaction.last_epoch, "the id has expired"), now_ms)
 
     def _remove(self, transaction: Transaction, now_ms: float) -> ErrorCode:
         """Store the tombstone of an expired id, and remove the id."""

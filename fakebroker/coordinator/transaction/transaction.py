@@ -29,17 +29,17 @@ from fakebroker.coordinator.transaction.states import (
 from fakebroker.topic_partition import TopicPartition
 
 
-class Held(NamedTuple):
-    """A transition that was begun, and whose record is stored at once, or held back before.
+class Transition(NamedTuple):
+    """A transition that takes effect when its record is stored: at once, unless a test holds the record.
 
     Attributes:
-        value: The value after it; None if the id is removed.
-        last_epoch: `Transaction.last_epoch` after it.
-        cause: Describes what causes it, for the history.
-        token: The token of the request that causes it; None if it is not answered.
-        result: The result of the request if the record is stored; None if the result is only an error.
-        is_fence: Whether it fences the producer.
-        is_repeated: Whether its record could not be stored before. The history does not have the errors of these.
+        value: The value after the transition; None if the id is removed.
+        last_epoch: `Transaction.last_epoch` after the transition.
+        cause: What causes the transition, for the history.
+        token: The token of the request that causes the transition; None if no request is answered.
+        result: The result of the request if the record is stored; None if the request returns only an error code.
+        is_fence: Whether the transition fences the producer.
+        is_repeated: Whether an earlier attempt to store the record failed. The history does not note further failures.
     """
 
     value: TransactionValue | None
@@ -78,7 +78,7 @@ class Transaction:
     last_epoch: int = NO_EPOCH
     pending: TransactionState | None = None
     has_failed_fence: bool = False
-    held: Held | None = None
+    held: Transition | None = None
     markers: Markers | None = None
     awaits_markers: dict[TopicPartition, None] | None = None
     refused_markers: tuple[TopicPartition, ...] = ()

@@ -63,10 +63,10 @@ def _abandon_generation(group: Group, now_ms: float) -> None:
 
 
 def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
-    """Answer every parked sync, in order of arrival, with the member's assignment or with `error`.
+    """Answer every parked sync, in order of arrival: with `error`, or with the member's assignment if it is NONE.
 
-    The sessions of these members restart (Kafka's `propagateAssignment`). If a session has expired while the sync was
-    parked, this had no effect, because an answer was pending.
+    The sessions of these members restart (Kafka's `propagateAssignment`): `expire_session` suspends a session that ends
+    while a sync is parked.
     """
     for member_id in list(group.parked_syncs):
         member = group.members[member_id]
@@ -247,7 +247,11 @@ def expire_next_timer(group: Group, now_ms: float) -> None:
 
 
 def expire_session(group: Group, member: Member, now_ms: float) -> None:
-    """Remove a member. If an answer to the member is pending, only a new member is removed."""
+    """Remove a member whose session has expired, and rebalance. A member that waits for an answer stays.
+
+    Its session starts again with the answer. Only a new member, which was not in a generation yet, is removed while its
+    join waits, as in Kafka.
+    """
     member_id = member.member_id
     if group.is_sync_held(member_id):  # The answer to a held sync is pending as well.
         group.arm_session(member, member.session_timeout_ms, now_ms)
