@@ -108,8 +108,8 @@ def figures(row: Row) -> list[Figure]:
         ("import of fakebroker without its names, CPU time", row["package_ms"], "ms", None),
         ("import of trio, which is part of that of FakeCluster", row["trio_ms"], "ms", None),
         ("start of a cluster of three brokers", row["start_ms"], "ms", 5),
-        (f"{GROUPS:,} groups with one member and one offset", row["group_bytes"] * GROUPS / 1e9, "GB", 1.2),
-        (f"{GROUPS:,} such groups made by requests", row["made_group_bytes"] * GROUPS / 1e9, "GB", 1.2),
+        (f"{GROUPS:,} groups with one member and one offset", row["group_bytes"] * GROUPS / 1e9, "GB", 1.6),
+        (f"{GROUPS:,} such groups made by requests", row["made_group_bytes"] * GROUPS / 1e9, "GB", 1.6),
         (f"{CONNECTIONS:,} idle connections", row["connection_bytes"] * CONNECTIONS / 1e6, "MB", 150),
     )
     return [Figure(what=what, measured=value, unit=unit, aim=aim, is_limit=True) for what, value, unit, aim in measured]
