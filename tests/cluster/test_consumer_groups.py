@@ -23,7 +23,6 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
 )
 from fakebroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.offset_commit import (
@@ -85,12 +84,6 @@ def test_only_version_0_chooses_member_ids() -> None:
     refused = beat(harness, "")
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
     assert (refused.member_id, refused.assignment) == (None, None)
-
-
-def test_a_partition_moves_when_its_owner_has_confirmed() -> None:
-    harness = shared()
-    (group,) = describe(harness, "g")
-    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
 
 
 def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
@@ -202,16 +195,6 @@ def test_the_old_describe_does_not_know_the_group() -> None:
         if version >= 6:
             expected = ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group."
             assert (group.error_code, group.error_message) == expected
-
-
-def test_only_a_group_without_members_is_deleted() -> None:
-    harness = shared()
-    request = DeleteGroupsRequest(groups_names=["g"])
-    assert harness.ask(request, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    for member_id in "ab":
-        beat(harness, member_id, -1)
-    assert harness.ask(request, 2).results[0].error_code == ErrorCode.NONE
-    assert describe(harness, "g")[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def commit(harness: ClusterHarness, epoch: int, member_id: str, version: int, group_id: str = "g") -> int:

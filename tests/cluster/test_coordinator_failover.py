@@ -1,4 +1,4 @@
-"""Failovers of the group coordinator: the responses that clients get before, during and after a failover."""
+"""Failovers of the group coordinator: lost records, zombies, lookups, and brokers that stop and start."""
 
 import pytest
 
@@ -8,12 +8,8 @@ from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.cluster.cluster_harness import response
 from tests.support.cluster.failover_harness import FailoverHarness
-from tests.support.cluster.harness_groups import sync_after
-from tests.support.group_requests import join_request
 
-LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_AVAILABLE = -ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The result of `found_coordinator` if there is no coordinator."""
 
@@ -36,55 +32,6 @@ def test_generations_and_offsets_are_in_the_log() -> None:
     assert (committed.topic, committed.partition, committed.value.offset) == ("news", 0, 7)
 
 
-def test_members_and_offsets_move_with_the_coordinator() -> None:
-    group = FailoverHarness(offset=7)
-    epoch = group.partition.leader_epoch
-    group.move_coordinator(2)
-    assert group.partition.leader_epoch == epoch + 1
-    assert (group.heartbeat(1), group.committed(1)) == (NOT_COORDINATOR, NOT_COORDINATOR)
-    assert (group.heartbeat(2), group.committed(2), group.found_coordinator()) == (0, 7, 2)
-    assert group.commit(8, 2) == 0
-    group.move_coordinator(1)
-    assert group.committed(1) == 8
-
-
-# Loading
-
-
-def test_the_new_coordinator_is_loading_for_load_ms() -> None:
-    group = FailoverHarness(offset=7)
-    group.move_coordinator(2, load_ms=5000)
-    assert group.committed(2) == LOADING
-    assert group.commit(8, 2) == LOADING
-    assert group.heartbeat(2) == 0, "heartbeats succeed while loading"
-    assert group.found_coordinator() == 2, "FindCoordinator does not wait for loading"
-    assert group.cluster.next_deadline() == group.now_ms + 5000
-    group.cluster_harness.advance(4999)
-    assert group.committed(2) == LOADING
-    group.cluster_harness.advance(1)
-    assert group.committed(2) == 7
-
-
-def test_without_load_ms_the_coordinator_is_loading_until_finish_loading() -> None:
-    group = FailoverHarness()
-    group.move_coordinator(2, load_ms=None)
-    group.cluster_harness.advance(10_000_000)
-    assert group.committed(2) == LOADING
-    group.cluster.controller.finish_loading(group.now_ms)
-    group.cluster_harness.advance(9_999)
-    assert group.heartbeat(2) == 0, "sessions start again when loading ends"
-    group.cluster_harness.advance(10_000)
-    assert group.heartbeat(2) == UNKNOWN_MEMBER_ID
-
-
-def test_a_coordinator_that_fails_to_load_answers_not_coordinator_until_the_next_move() -> None:
-    group = FailoverHarness()
-    group.move_coordinator(2, load_fails=True)
-    assert (group.heartbeat(2), group.committed(2)) == (NOT_COORDINATOR, NOT_COORDINATOR)
-    group.move_coordinator(3)
-    assert group.heartbeat(3) == 0
-
-
 # Lost records
 
 
@@ -100,37 +47,6 @@ def test_all_records_are_lost_with_lose_all() -> None:
     group = FailoverHarness(offset=7)
     group.move_coordinator(2, lose_all=True)
     assert (group.committed(2), group.heartbeat(2)) == (None, UNKNOWN_MEMBER_ID)
-
-
-def test_a_generation_that_has_not_synced_is_lost() -> None:
-    group = FailoverHarness(synced=False)
-    group.move_coordinator(2)
-    assert group.heartbeat(2) == UNKNOWN_MEMBER_ID
-    loaded = group.cluster.brokers[2].coordinator.groups.classic.get("g")
-    assert loaded is not None
-    assert (loaded.state.value, loaded.generation_id) == ("Empty", 0)
-
-
-# Parked requests
-
-
-def test_parked_joins_and_syncs_get_not_coordinator() -> None:
-    joining = FailoverHarness()
-    harness = joining.cluster_harness
-    second = harness.ask(join_request(), 9).member_id
-    parked_join = harness.send(join_request(member_id=second), 9)
-    joining.move_coordinator(2)
-    assert response(parked_join).error_code == NOT_COORDINATOR
-
-    syncing = FailoverHarness(synced=False)
-    harness = syncing.cluster_harness
-    follower = harness.ask(join_request(), 9).member_id
-    join = harness.send(join_request(member_id=follower), 9)
-    harness.ask(join_request(member_id=syncing.member_id), 9)
-    parked_sync = harness.send(sync_after(response(join), 5), 5)
-    assert parked_sync.response is None
-    syncing.move_coordinator(2)
-    assert response(parked_sync).error_code == NOT_COORDINATOR
 
 
 # Zombies

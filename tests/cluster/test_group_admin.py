@@ -257,21 +257,6 @@ def test_each_group_is_deleted_once_with_one_result(subtests: pytest.Subtests) -
             assert groups.delete(version=version) == []
 
 
-def test_a_group_with_members_is_not_deleted(subtests: pytest.Subtests) -> None:
-    for state in ("PreparingRebalance", "CompletingRebalance", "Stable"):
-        with subtests.test(state=state):
-            groups = GroupAdminHarness()
-            if state == "CompletingRebalance":
-                groups.join()
-            else:
-                groups.create_stable_group()
-            if state == "PreparingRebalance":
-                groups.join()
-            assert groups.describe("g")[0].group_state == state
-            assert groups.delete("g") == [("g", ErrorCode.NON_EMPTY_GROUP)]
-            assert groups.describe("g")[0].group_state == state
-
-
 def test_a_group_of_another_coordinator_is_not_deleted(subtests: pytest.Subtests) -> None:
     for error in COORDINATOR_ERRORS:
         groups = group_with_coordinator_error(error)
@@ -279,24 +264,3 @@ def test_a_group_of_another_coordinator_is_not_deleted(subtests: pytest.Subtests
             with subtests.test(error=error.name, version=version):
                 assert groups.delete("g", "", version=version, broker=2) == [("g", error), ("", error)]
                 assert groups.committed() == [("news", 0)]
-
-
-def test_a_deleted_group_is_deleted_from_the_log() -> None:
-    groups = GroupAdminHarness()
-    groups.leave(groups.create_stable_group())
-    groups.commit("g", ("news", 0), ("sport", 0))
-    groups.commit("other")
-    assert [group.group_id for group in groups.reloaded_coordinator().groups.classic.values()] == ["g", "other"]
-    assert groups.delete("g") == [("g", NONE)]
-    assert [group.group_id for group in groups.reloaded_coordinator().groups.classic.values()] == ["other"]
-
-
-def test_a_pending_member_is_deleted_with_its_group() -> None:
-    groups = GroupAdminHarness()
-    member_id = groups.join(version=4)
-    assert member_id
-    assert groups.delete("g") == [("g", NONE)]
-    groups.join(member_id=member_id)
-    assert groups.listed() == []
-    groups.cluster_harness.advance(1_000_000)
-    assert groups.listed() == []

@@ -1,26 +1,18 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup in all versions: their fields, and where each error is returned."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fakebroker.cluster.cluster import uuid_text
 from fakebroker.cluster.configs.settings import SETTINGS
-from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from fakebroker.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.protocol.schema import Message
 from tests.support.cluster.cluster_harness import ClusterHarness, response, versions
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, join, sync_after
-from tests.support.group_requests import commit_of, join_request, offset_to_commit
+from tests.support.group_requests import join_request
 
 
 def new_harness(**config: object) -> ClusterHarness:
@@ -179,39 +171,6 @@ def test_leave_of_many_members_from_version_3_on(subtests: pytest.Subtests) -> N
             assert results == [("x", 25), (member_id, 0), (member_id, 25)]
             left = harness.ask(LeaveGroupRequest(group_id="", members=members), version)
             assert (left.error_code, left.members) == (24, [])
-
-
-def test_a_static_member_leaves_by_its_instance_id() -> None:
-    harness = new_harness()
-    join(harness, group_instance_id="one")
-    members = [MemberIdentity(member_id="", group_instance_id="one")]
-    left = harness.ask(LeaveGroupRequest(group_id="g", members=members), 5)
-    assert [(each.member_id, each.group_instance_id, each.error_code) for each in left.members] == [("", "one", 0)]
-
-
-# All group requests
-
-
-def test_other_brokers_answer_not_coordinator() -> None:
-    harness = ClusterHarness(brokers=2)
-    coordinator = partition_for("g", 2) % 2 + 1
-    other = 3 - coordinator
-    topics = [OffsetFetchRequestTopics(name="news", partition_indexes=[0])]
-    requests: list[tuple[Message, int, Callable[[Any], int]]] = [
-        (join_request(), 9, lambda got: got.error_code),
-        (SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[]), 4, lambda got: got.error_code),
-        (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, lambda got: got.error_code),
-        (LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]), 5, lambda got: got.error_code),
-        (commit_of(offset_to_commit(0)), 9, lambda got: got.topics[0].partitions[0].error_code),
-        (
-            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]),
-            9,
-            lambda got: got.groups[0].error_code,
-        ),
-    ]
-    for request, version, error_of in requests:
-        assert error_of(harness.ask(request, version, broker=other)) == ErrorCode.NOT_COORDINATOR, request
-        assert error_of(harness.ask(request, version, broker=coordinator)) != ErrorCode.NOT_COORDINATOR, request
 
 
 def test_ids_have_the_form_of_uuids() -> None:

@@ -10,16 +10,6 @@ from fakebroker.protocol.releases import Release
 from tests.support.cluster.group_admin_harness import BEFORE_4_0, NONE, GroupAdminHarness
 
 
-def test_offsets_are_deleted_from_the_log() -> None:
-    groups = GroupAdminHarness()
-    groups.commit("g", ("news", 0), ("news", 1), ("sport", 0))
-    assert groups.delete_offsets(("news", 1), ("sport", 0)) == (NONE, [("news", 1, NONE), ("sport", 0, NONE)])
-    assert groups.committed() == [("news", 0)]
-    reloaded = groups.reloaded_coordinator().groups.classic.get("g")
-    assert reloaded is not None
-    assert [(topic, index) for topic, index, _ in reloaded.offsets] == [("news", 0)]
-
-
 def test_a_group_still_exists_without_offsets() -> None:
     groups = GroupAdminHarness()
     groups.leave(groups.create_stable_group())
@@ -78,26 +68,3 @@ def test_no_offsets_are_deleted_while_a_group_has_members_of_another_protocol_ty
     groups.leave(member_id)
     assert groups.delete_offsets(("news", 0)) == (NONE, [("news", 0, NONE)])
     assert groups.committed() == []
-
-
-def test_an_error_of_the_group_replaces_all_results(subtests: pytest.Subtests) -> None:
-    groups = GroupAdminHarness()
-    groups.commit("")
-    groups.commit("g")
-    for group_id, broker, error in [
-        ("", 1, ErrorCode.INVALID_GROUP_ID),
-        ("", 2, ErrorCode.INVALID_GROUP_ID),
-        ("g", 2, ErrorCode.NOT_COORDINATOR),
-        ("gone", 1, ErrorCode.GROUP_ID_NOT_FOUND),
-    ]:
-        with subtests.test(group_id=group_id, broker=broker):
-            assert groups.delete_offsets(("news", 0), ("gone", 0), group_id=group_id, broker=broker) == (error, [])
-            assert groups.delete_offsets(("gone", 0), group_id=group_id, broker=broker) == (error, [])
-
-
-def test_no_offsets_are_deleted_while_the_coordinator_is_loading() -> None:
-    groups = GroupAdminHarness()
-    groups.cluster.brokers[2].coordinator.start_loading(0)
-    refused: tuple[int, list[tuple[str, int, int]]] = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-    assert groups.delete_offsets(("news", 0), broker=2) == refused
-    assert groups.delete_offsets(("news", 0), group_id="", broker=2) == (ErrorCode.INVALID_GROUP_ID, [])

@@ -170,13 +170,6 @@ def test_pending_offsets_are_stored_by_a_commit(subtests: pytest.Subtests) -> No
             assert client.fetched() == (5, 5)
 
 
-def test_pending_offsets_are_dropped_by_an_abort() -> None:
-    client = with_pending()
-    assert client.fetched() == (-1, UNSTABLE)
-    client.end(commit=False)
-    assert client.fetched() == (-1, -1)
-
-
 def test_unstable_partitions_in_each_version(subtests: pytest.Subtests) -> None:
     client = with_pending()
     client.commit(3, index=1)
@@ -188,21 +181,6 @@ def test_unstable_partitions_in_each_version(subtests: pytest.Subtests) -> None:
             assert client.stored(require_stable=True, version=version) == {1: 3}  # only what is stored
     client.commit(2)
     assert client.stored(require_stable=True) == {0: UNSTABLE, 1: 3} == client.stored(require_stable=True, version=7)
-
-
-def test_of_two_commits_the_later_one_is_stored(subtests: pytest.Subtests) -> None:
-    for order, expected in ((("plain", "pending"), 5), (("pending", "plain"), 3)):
-        with subtests.test(order=order):
-            client = new_client()
-            client.add_offsets()
-            for kind in order:
-                if kind == "plain":
-                    assert client.commit(3) == "NONE"
-                else:
-                    client.commit_in_transaction({0: 5})
-            assert client.fetched() == (3, UNSTABLE)
-            client.end(commit=True)
-            assert client.fetched() == (expected, expected)
 
 
 def test_offsets_of_partitions_that_were_not_added(subtests: pytest.Subtests) -> None:
@@ -747,20 +725,6 @@ def test_appends_that_fail(subtests: pytest.Subtests) -> None:
             assert due_ms - client.harness.now_ms <= 100
             client.harness.advance(due_ms - client.harness.now_ms)
             assert (client.state(), client.fetched()) == ("CompleteCommit", (5, 5))
-
-
-def test_several_producers_with_offsets_of_one_partition() -> None:
-    """The offset that is later in the log stays, in whatever order the transactions are committed."""
-    first = new_client()
-    second = ConsumingClient(first.harness, transactional_id="other")
-    second.init()
-    for client, offset in ((first, 5), (second, 6)):
-        client.add_offsets()
-        client.commit_in_transaction({0: offset})
-    second.end(commit=True)
-    assert first.fetched() == (6, UNSTABLE)
-    first.end(commit=True)
-    assert first.fetched() == (6, 6)
 
 
 def test_old_epochs_are_refused_by_the_log() -> None:

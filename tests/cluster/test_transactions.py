@@ -1,4 +1,4 @@
-"""Transactions over requests: produce, commit, abort, fence; what each version answers; failovers of coordinators."""
+"""Transactions over requests: differences of releases, administration, markers, failovers of coordinators."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,27 +133,6 @@ def client() -> TransactionalClient:
     return one
 
 
-def test_a_committed_and_an_aborted_transaction(client: TransactionalClient) -> None:
-    assert client.add(0, 1) == {0: "NONE", 1: "NONE"}
-    assert client.produce(b"a") == "NONE"
-    assert (client.state(), client.committed()) == ("Ongoing", [])
-    assert client.end(commit=True) == "NONE"
-    assert (client.state(), client.committed()) == ("CompleteCommit", [b"a"])
-    client.add(0)
-    client.produce(b"b")
-    assert client.end(commit=False) == "NONE"
-    assert (client.state(), client.committed()) == ("CompleteAbort", [b"a"])
-    data = fetched(client.harness, 0, READ_COMMITTED)
-    assert [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()] == [(0, 2)]
-
-
-def test_the_epoch_of_each_transaction_with_kip_890(client: TransactionalClient) -> None:
-    for value in (b"a", b"b"):
-        assert client.produce(value, version=12) == "NONE"  # which adds the partition
-        assert client.end(commit=True, version=5) == "NONE"
-    assert (client.epoch, client.committed()) == (2, [b"a", b"b"])
-
-
 def test_records_have_the_transaction_version_of_the_last_request_that_has_one(client: TransactionalClient) -> None:
     """It is 2 if brokers add partitions and if an end raises the epoch (KIP-890)."""
 
@@ -175,16 +154,6 @@ def test_records_have_the_transaction_version_of_the_last_request_that_has_one(c
     assert versions() == [*expected, ("Ongoing", 2), ("PrepareAbort", 2), ("CompleteAbort", 2)]
 
 
-def test_partitions_that_were_not_added_are_refused(subtests: pytest.Subtests) -> None:
-    for version, error in ((9, "INVALID_TXN_STATE"), (10, "INVALID_TXN_STATE"), (11, "TRANSACTION_ABORTABLE")):
-        with subtests.test(version=version):
-            client = TransactionalClient()
-            client.init()
-            assert client.produce(b"a", version=version) == error
-            client.add(0)
-            assert client.produce(b"a", version=version) == "NONE"
-
-
 def test_releases_before_verification_take_any_partition() -> None:
     client = TransactionalClient(ClusterHarness(topics={"news": 1}, as_version="3.5"))
     client.init(version=4)
@@ -198,35 +167,11 @@ def test_verification_can_be_disabled() -> None:
     assert client.produce(b"a", version=11) == "NONE"
 
 
-def test_faulty_batches(client: TransactionalClient, subtests: pytest.Subtests) -> None:
+def test_batches_without_a_transactional_id(client: TransactionalClient) -> None:
     client.add(0)
-    for name, changes, error in (
-        ("no transactional id", {"transactional_id": None}, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        ("unknown transactional id", {"transactional_id": "other"}, "INVALID_PRODUCER_ID_MAPPING"),
-        ("other producer id", {"producer_id": 7}, "INVALID_PRODUCER_ID_MAPPING"),
-        ("other epoch", {"epoch": 7}, "INVALID_PRODUCER_EPOCH"),
-    ):
-        with subtests.test(name):
-            assert client.produce(b"a", **changes) == error
+    assert client.produce(b"a", transactional_id=None) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     client.produce(b"a")
-    with subtests.test("not transactional, in a transaction"):
-        assert client.produce(b"b", is_transactional=False, transactional_id=None) == "INVALID_TXN_STATE"
-
-
-def test_a_new_producer_fences_the_old_one(subtests: pytest.Subtests) -> None:
-    for version, error in ((1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED")):
-        with subtests.test(version=version):
-            old = TransactionalClient()
-            old.init()
-            old.add(0)
-            old.produce(b"a")
-            new = TransactionalClient(old.harness)
-            assert new.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-            assert new.init() is ErrorCode.NONE
-            assert (new.epoch, old.committed()) == (2, [])
-            assert old.add(0, version=version) == {0: error}
-            assert old.end(commit=True, version=version) == error
-            assert old.produce(b"b") == "INVALID_PRODUCER_EPOCH"
+    assert client.produce(b"b", is_transactional=False, transactional_id=None) == "INVALID_TXN_STATE"
 
 
 def test_one_unknown_partition_prevents_that_others_are_added(client: TransactionalClient) -> None:

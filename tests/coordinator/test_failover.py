@@ -104,14 +104,6 @@ def test_assignment_that_was_not_stored_is_lost(error: ErrorCode) -> None:
     assert harness.sync(leader, 1).synced.assignment == leader.encode()
 
 
-def test_parked_sync_gets_not_coordinator() -> None:
-    harness = CoordinatorHarness()
-    _, follower = harness.create_completing_group()
-    call = harness.sync(follower, 1)
-    harness.fail_over()
-    assert call.result == SyncResult(NOT_COORDINATOR)
-
-
 def test_static_replacement_survives() -> None:
     harness = CoordinatorHarness()
     _, old_id = harness.create_stable_group(1, static=("i",))

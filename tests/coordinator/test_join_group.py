@@ -80,13 +80,6 @@ def test_rejections_by_the_group_return_the_member_id() -> None:
     assert harness.join(protocols=protocols("x")).result == JoinResult(inconsistent)
 
 
-def test_not_coordinator_is_returned_without_the_member_id() -> None:
-    harness = CoordinatorHarness()
-    for partition in range(50):
-        harness.coordinator.resign(partition, harness.now_ms)
-    assert harness.join("x").result == JoinResult(ErrorCode.NOT_COORDINATOR)
-
-
 @subtest_for_each("options", [{"protocol_type": ""}, {"protocols": ()}])
 def test_first_member_needs_a_protocol_type_and_a_protocol(options: dict[str, Any]) -> None:
     harness = CoordinatorHarness()

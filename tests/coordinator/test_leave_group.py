@@ -80,31 +80,6 @@ def test_parked_sync_of_a_leaving_member_is_never_answered() -> None:
     assert leader in harness.group().members
 
 
-def test_leave_group_of_the_last_missing_member_ends_the_join_phase() -> None:
-    harness = CoordinatorHarness()
-    leader, follower = harness.create_stable_group()
-    parked = harness.join(leader)
-    harness.leave((follower, None))
-    assert parked.joined.generation_id == 2
-
-
-def test_leave_group_of_a_pending_id_starts_a_rebalance() -> None:
-    harness = CoordinatorHarness()
-    harness.create_stable_group()
-    harness.leave((harness.request_member_id(), None))
-    assert harness.state() == "PreparingRebalance"
-
-
-def test_leave_group_of_an_empty_group_id_or_missing_group() -> None:
-    harness = CoordinatorHarness()
-    assert harness.coordinator.leave_group("", [("x", None)], harness.now_ms) == (
-        ErrorCode.INVALID_GROUP_ID,
-        [],
-    )
-    assert harness.leave(("x", None), ("", "i")) == [UNKNOWN, UNKNOWN]
-    assert harness.state() == "-"
-
-
 def test_leave_group_during_the_initial_delay() -> None:
     harness = CoordinatorHarness()
     calls = [harness.join(instance_id="i"), harness.join()]

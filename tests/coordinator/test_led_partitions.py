@@ -10,24 +10,6 @@ NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 PARTITION = partition_for("g", 50)
 
 
-def test_all_requests_for_a_group_of_another_broker_are_rejected() -> None:
-    harness = CoordinatorHarness()
-    harness.coordinator.resign(PARTITION, harness.now_ms)
-    coordinator, now_ms = harness.coordinator, harness.now_ms
-    assert coordinator.error_for("g") is NOT_COORDINATOR
-    assert coordinator.error_for("a") is ErrorCode.NONE
-    assert harness.join().result == JoinResult(NOT_COORDINATOR)
-    assert harness.sync("x", 1).result == SyncResult(NOT_COORDINATOR)
-    assert harness.heartbeat("x", 1) is NOT_COORDINATOR
-    assert harness.commit() is NOT_COORDINATOR
-    assert harness.commit("x", 1) is NOT_COORDINATOR
-    assert coordinator.leave_group("g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
-    assert coordinator.offsets.fetch("g", None) == (NOT_COORDINATOR, [])
-    assert coordinator.offsets.delete("g", [("t", 0)]) == (NOT_COORDINATOR, [])
-    assert coordinator.delete_groups(["g"], now_ms)["g"] is NOT_COORDINATOR
-    assert harness.state() == "-"
-
-
 def test_parked_joins_get_not_coordinator_with_their_member_ids() -> None:
     harness = CoordinatorHarness()
     calls = [harness.join(client_id=name) for name in "ab"]

@@ -12,14 +12,6 @@ from tests.support.coordinator.coordinator_harness import (
 )
 from tests.support.subtests import subtest_for_each
 
-
-def test_static_member_does_not_get_member_id_required() -> None:
-    harness = CoordinatorHarness()
-    call = harness.join(instance_id="i", two_step=True)
-    harness.advance(DELAY_MS)
-    assert call.joined.member_id == "i-uuid1"
-
-
 # Replaced in Stable
 
 

@@ -58,17 +58,6 @@ def test_a_load_ends_after_its_duration(fake_cluster: FakeCluster) -> None:
     assert beat(fake_cluster, member_id, new) is ErrorCode.NONE
 
 
-@pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
-def test_a_parked_join_gets_not_coordinator(fake_cluster: FakeCluster) -> None:
-    with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(join_request("g"), 3)
-        until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
-        fake_cluster.move_coordinator("g", to=None)
-        answer = wire.receive()
-        assert isinstance(answer, JoinGroupResponse)
-        assert answer.error_code == ErrorCode.NOT_COORDINATOR
-
-
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_broker_restarts_on_its_port(fake_cluster: FakeCluster) -> None:
     first, second, _ = fake_cluster.brokers

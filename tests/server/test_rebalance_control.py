@@ -1,4 +1,4 @@
-"""Rebalances controlled by a test: holds, forced rebalances, removed and fenced members, delayed syncs."""
+"""Rebalances controlled by a test: holds in blocks and over a failover, delayed syncs, errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,7 +7,6 @@ import pytest
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.support.group_requests import join_request
@@ -62,16 +61,6 @@ class TcpMember:
         assert isinstance(answer, SyncGroupResponse)
         return answer
 
-    def heartbeat(self) -> ErrorCode:
-        """Send a heartbeat and return the error in the response."""
-        request = HeartbeatRequest(
-            group_id="g",
-            generation_id=self.joined.generation_id,
-            member_id=self.joined.member_id,
-            group_instance_id=self.instance_id,
-        )
-        return ErrorCode(self.wire.ask(request, HeartbeatResponse, 3).error_code)
-
 
 Start = Callable[..., TcpMember]
 
@@ -117,47 +106,11 @@ def test_a_group_can_be_held_before_it_exists(fake_cluster: FakeCluster, members
     assert fake_cluster.group("g").generation_id == 1
 
 
-def test_a_held_group_completes_its_rebalance_on_release(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
-    fake_cluster.hold("g", "CompletingRebalance")
-    fake_cluster.force_rebalance("g")
-    for member in members:
-        assert member.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
-        member.send_join()
-    for member in members:
-        member.wait_joined()
-    members[0].send_sync({member.joined.member_id: b"new" for member in members})
-    until(lambda: len(fake_cluster.requests("SyncGroup")) == 3, fake_cluster)
-    assert members[1].heartbeat() is ErrorCode.NONE
-    assert fake_cluster.group("g").state == "CompletingRebalance"
-    fake_cluster.release("g", "CompletingRebalance")
-    assert fake_cluster.group("g").state == "Stable"
-    assert members[0].wait_synced().assignment == b"new"
-
-
 def test_a_hold_may_be_released_before_its_block_ends(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
         with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, but there is none"):
             fake_cluster.release("g")
-
-
-def test_choose_leader_sets_the_next_leader(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
-    fake_cluster.choose_leader("g", "i")
-    fake_cluster.force_rebalance("g")
-    for member in members:
-        member.send_join()
-    assert {member.wait_joined().leader for member in members} == {members[1].joined.member_id}
-    synchronize(members)
-
-
-def test_members_are_fenced_evicted_and_expired(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
-    fake_cluster.fence("g", "i")
-    assert members[1].heartbeat() is ErrorCode.FENCED_INSTANCE_ID
-    assert members[0].heartbeat() is ErrorCode.NONE
-    fake_cluster.evict("g", "app")
-    assert members[0].heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
-    fake_cluster.expire("g", "i")
-    assert fake_cluster.group("g").state == "Empty"
 
 
 def sync_with_delay(cluster: FakeCluster, members: list[TcpMember]) -> None:

@@ -15,30 +15,24 @@ from tests.support.group_requests import commit_of, join_request, offset_to_comm
 
 
 class FailoverHarness:
-    """A cluster of brokers 1 to 3 with the group "g" of one dynamic member, which has joined generation 1.
+    """A cluster of brokers 1 to 3 with the group "g" of one dynamic member, in generation 1, which is Stable.
 
     Broker 1 is the first coordinator. There is one partition of __consumer_offsets, and the topic "news" with one
     partition. The clock is that of `ClusterHarness`.
 
     Args:
-        offset: The offset that the member has committed for news-0; None if it has not committed.
-        synced: Whether the member has synced, so that its generation is in the log. Otherwise the group is in
-            CompletingRebalance, and the member has not committed.
+        offset: The offset that the member has committed for news-0.
         config: Further settings.
     """
 
-    def __init__(
-        self, *, offset: int | None = 7, synced: bool = True, config: Mapping[str, object] | None = None
-    ) -> None:
+    def __init__(self, *, offset: int = 7, config: Mapping[str, object] | None = None) -> None:
         settings = {**NO_INITIAL_DELAY, "offsets.topic.num.partitions": 1, **(config or {})}
         self.cluster_harness = ClusterHarness(brokers=3, config=settings)
         self.cluster = self.cluster_harness.cluster
         self.member_id = self.cluster_harness.ask(join_request(session_timeout_ms=SESSION_MS), 9).member_id
         joined = self.cluster_harness.ask(join_request(member_id=self.member_id, session_timeout_ms=SESSION_MS), 9)
-        if synced:
-            assert self.cluster_harness.ask(sync_after(joined), 5).error_code == 0
-            if offset is not None:
-                assert self.commit(offset, 1) == 0
+        assert self.cluster_harness.ask(sync_after(joined), 5).error_code == 0
+        assert self.commit(offset, 1) == 0
 
     @property
     def now_ms(self) -> float:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
@@ -118,27 +117,16 @@ class GroupAdminHarness:
         response = self.cluster_harness.ask(DeleteGroupsRequest(groups_names=list(group_ids)), version, broker=broker)
         return [(result.group_id, result.error_code) for result in response.results]
 
-    def delete_offsets(
-        self, *partitions: tuple[str, int], group_id: str = "g", broker: int = 1
-    ) -> tuple[int, list[tuple[str, int, int]]]:
+    def delete_offsets(self, *partitions: tuple[str, int]) -> tuple[int, list[tuple[str, int, int]]]:
         """Send an OffsetDelete request. Returns the group's error code, and the partitions with their error codes."""
         topics = [
             OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
             for name, index in partitions
         ]
-        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        response = self.cluster_harness.ask(request, 0, broker=broker)
+        response = self.cluster_harness.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
         results = [
             (topic.name, each.partition_index, each.error_code)
             for topic in response.topics
             for each in topic.partitions
         ]
         return response.error_code, results
-
-    def reloaded_coordinator(self) -> Coordinator:
-        """Return a new coordinator that has loaded partition 0 of __consumer_offsets."""
-        records = read_records(self.cluster.offsets_partition(0).log, 0)
-        coordinator = Coordinator(self.coordinator.config, lambda: "new")
-        coordinator.start_loading(0)
-        coordinator.finish_loading(0, records, self.cluster_harness.now_ms)
-        return coordinator
