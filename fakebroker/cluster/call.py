@@ -457,7 +457,8 @@ def read_call(peer: Peer, frame: bytes) -> Call:
             return UndecodedCall(peer, api, api_version, header, frame, position, items)
     if api_key == _SASL_AUTHENTICATE:
         # The journal must not have secrets, and an authenticated or anonymous client needs no answer to them.
-        blank = api.request(auth_bytes=b"")
+        request_type: Callable[..., Message] = api.request
+        blank = request_type(auth_bytes=b"")
         return Call(peer, api, api_version, correlation_id, header.client_id or "", blank, len(frame))
     request: Message = ApiVersionsRequest()
     if is_supported:

@@ -20,7 +20,7 @@ from fakebroker.lab.design import (
     Member,
     MemberPort,
 )
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
 
 __all__ = [
@@ -41,6 +41,4 @@ __all__ = [
     "Message",
     "String",
     "Struct",
-    "message",
-    "struct",
 ]

@@ -152,22 +152,29 @@ class DecoderWriter(Writer):
     def write(self) -> None:
         self.emit("def decode(buf, pos):", 0)
         self.emit("end = len(buf)")
-        self.emit(f"out = new({self.constant(self.cls)})")
-        self.scope["new"] = object.__new__
         self.scope["decode_string"] = decode_string
         for field in self.cls.FIELDS:
             self.field = field.name
             if self.is_plain(field):
-                self.read(field, f"out.{field.name}", 1)
+                self.read(field, f"_{field.name}", 1)
         self.flush(1)
-        for field in self.cls.FIELDS:
-            if not self.is_plain(field):
-                self.emit(f"out.{field.name} = {self.default(field)}")
         self.field = "tagged fields"
-        self.emit("out.unknown_tags = ()")
+        made = f"{self.constant(self.cls)}({self.arguments()}"
         if self.flexible:
-            self.read_tags()
-        self.emit("return out, pos")
+            self.read_tags(made)
+        else:
+            self.emit(f"return {made}), pos")
+
+    def arguments(self) -> str:
+        """Return the arguments that make the struct: its decoded fields, and defaults before the last of those."""
+        fields = {field.name: field for field in self.cls.FIELDS}
+        arguments, count = [], 0
+        for name in self.cls.__struct_fields__[:-1]:  # without `unknown_tags`
+            is_present = self.present(fields[name])
+            arguments.append(f"_{name}, " if is_present else f"{self.default(fields[name])}, ")
+            if is_present or fields[name].is_required:
+                count = len(arguments)
+        return "".join(arguments[:count])
 
     def default(self, field: Field) -> str:
         value = field.default_value()
@@ -275,10 +282,13 @@ class DecoderWriter(Writer):
         else:
             self.emit(read, indent)
 
-    def read_tags(self) -> None:
+    def read_tags(self, made: str) -> None:
+        """Emit the decoding of tagged fields, and the return of the struct. `made` makes it, without a `)`."""
         known = [field for field in self.cls.FIELDS if self.present(field) and field.tag is not None]
+        for field in known:
+            self.emit(f"_{field.name} = {self.default(field)}")
         self.emit("n = buf[pos]")
-        self.emit("if n == 0: return out, pos + 1")
+        self.emit(f"if n == 0: return {made}), pos + 1")
         self.emit("n, pos = read_unsigned_varint(buf, pos)")
         if self.limited:
             self.reject_more(MAX_TAGS, "tagged fields")
@@ -293,7 +303,7 @@ class DecoderWriter(Writer):
         for field in known:
             self.field = field.name
             self.emit(f"if tag == {field.tag}:", 2)
-            self.read(field, f"out.{field.name}", 3)
+            self.read(field, f"_{field.name}", 3)
             self.flush(3)
             text = "tag {tag} has {size} bytes, expected {size + pos - tag_end}"
             self.emit(f"if pos != tag_end: raise ValueError(f'{text}')", 3)
@@ -301,7 +311,7 @@ class DecoderWriter(Writer):
         self.field = "tagged fields"
         self.emit("unknown.append((tag, buf[pos:tag_end]))", 2)
         self.emit("pos = tag_end", 2)
-        self.emit("out.unknown_tags = tuple(unknown)")
+        self.emit(f"return {made}unknown_tags=tuple(unknown)), pos")
 
 
 class EncoderWriter(Writer):

@@ -1,24 +1,26 @@
 """Declaration of messages: one class for all versions of a message, with the versions of each field.
 
-`codec.py` compiles declarations. Names, versions and defaults are those of Kafka's message definitions
-(`clients/src/main/resources/common/message`).
+    class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+        group_id: String
+        generation_id: Int32
+        member_id: String
+        group_instance_id: String | None = field(versions="3+", default=None)
+
+Each class is a msgspec struct. `codec.py` compiles declarations. Names, versions and defaults are those of Kafka's
+message definitions (`clients/src/main/resources/common/message`).
 """
 
-import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
 from dataclasses import MISSING
-from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import msgspec
 
 from fakebroker.protocol.types import UUID, Primitive
 
 S = TypeVar("S", bound="Struct")
-T = TypeVar("T")
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -50,57 +52,11 @@ class Versions(msgspec.Struct, frozen=True):
 NO_VERSIONS = Versions(0, -1)
 
 
-class Struct:
-    """Base class of messages and of the structs nested in them.
-
-    Declaring a class has to be cheap, because about 90 are declared at each start. Therefore comparison and
-    representation are defined once, and the initializer of a class is compiled when its first object is created.
-    """
-
-    __slots__ = ()
-    FIELDS: ClassVar["tuple[Field, ...]"] = ()
-    VALUES: ClassVar["attrgetter[tuple[Any, ...]]"]
-    """Returns the values of all fields of a struct, and `unknown_tags`."""
-    if typing.TYPE_CHECKING:
-        # Tagged fields that are not declared, as (tag, bytes). They are decoded and encoded unchanged.
-        unknown_tags: tuple[tuple[int, bytes], ...]
-
-        def __init__(self, **values: Any) -> None: ...
-    else:
-
-        def __init__(self, **values: Any) -> None:
-            cls = type(self)
-            cls.__init__ = _initializer(cls)
-            cls.__init__(self, **values)
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        values = self.VALUES
-        return values(self) == values(other)
-
-    def __repr__(self) -> str:
-        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in self.FIELDS)
-        return f"{type(self).__qualname__}({', '.join(shown)})"
-
-
-class Message(Struct):
-    """Base class of everything with versions: requests, responses, keys and values of `__consumer_offsets`."""
-
-    __slots__ = ()
-    API_KEY: ClassVar[int] = -1
-    VERSIONS: ClassVar[Versions] = NO_VERSIONS
-    FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
-
-
-WireType = Primitive | type[Struct]
-
-
 class Field(msgspec.Struct, frozen=True):
     """One field of a struct, derived from its declaration."""
 
     name: str
-    type: WireType
+    type: "WireType"
     is_array: bool
     versions: Versions
     nullable: Versions
@@ -160,69 +116,12 @@ class _Declared(msgspec.Struct, frozen=True, kw_only=True):
     default_factory: Any = MISSING
 
 
-def replaced(original: S, /, **changes: Any) -> S:
-    """Return a copy of a message, or of a nested struct, with other values of some fields. Lists are not copied."""
-    values = {field.name: getattr(original, field.name) for field in original.FIELDS}
-    return type(original)(**{**values, "unknown_tags": original.unknown_tags, **changes})
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def struct(cls: type[T]) -> type[T]:
-    """Decorate the declaration of a struct that can be nested in messages."""
-    return _declare(cls, {})
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[type[T]], type[T]]:
-    """Decorate the declaration of a message.
-
-    Args:
-        versions: The versions that can be decoded and encoded, such as `0-4`.
-        flexible: The versions with compact lengths and tagged fields (KIP-482), such as `4+`, or `none`.
-        api_key: The key of the API, for requests and responses.
-    """
-    members = {"API_KEY": api_key, "VERSIONS": Versions.parse(versions), "FLEXIBLE": Versions.parse(flexible)}
-    return lambda cls: _declare(cls, members)
-
-
-def _declare(cls: type[T], members: dict[str, Any]) -> type[T]:
-    """Return a class with a slot for each field: slots cannot be added to a class that exists."""
-    declared = {
-        name: (annotation, cls.__dict__.get(name, MISSING)) for name, annotation in inspect.get_annotations(cls).items()
-    }
-    names = (*declared, "unknown_tags")
-    kept = {name: value for name, value in cls.__dict__.items() if name not in (*names, "__dict__", "__weakref__")}
-    fields = tuple(_field(name, annotation, value) for name, (annotation, value) in declared.items())
-    made = {"__slots__": names, "FIELDS": fields, "VALUES": attrgetter(*names)}
-    metaclass: Any = type(cls)
-    return cast("type[T]", metaclass(cls.__name__, cls.__bases__, {**kept, **members, **made}))
-
-
-def _initializer(cls: type[Struct]) -> Any:
-    """Compile the method `__init__`, which takes a keyword argument for each field."""
-    scope: dict[str, Any] = {"MISSING": MISSING}
-    parameters, lines = [], []
-    for field in cls.FIELDS:
-        name, default = field.name, f"default_of_{field.name}"
-        if field.is_required:
-            parameters.append(name)
-        elif field.default is not MISSING:
-            scope[default] = field.default
-            parameters.append(f"{name}={default}")
-        else:
-            scope[default] = field.default_value
-            parameters.append(f"{name}=MISSING")
-            lines.append(f"if {name} is MISSING: {name} = {default}()")
-        lines.append(f"self.{name} = {name}")
-    source = [
-        f"def __init__(self, *, {', '.join([*parameters, 'unknown_tags=()'])}):",
-        *lines,
-        "self.unknown_tags = unknown_tags",
-    ]
-    exec("\n    ".join(source), scope)
-    made = scope["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the annotations in the body of a class, which Python 3.14 evaluates when asked (PEP 649)."""
+    annotate = namespace.pop("__annotate_func__", None)
+    if annotate is not None:
+        namespace["__annotations__"] = annotate(1)  # 1 is `annotationlib.Format.VALUE`.
+    return cast("dict[str, Any]", namespace.setdefault("__annotations__", {}))
 
 
 def _field(name: str, annotation: Any, value: Any) -> Field:
@@ -253,3 +152,82 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation, False
     return next(part for part in typing.get_args(annotation) if part is not type(None)), True
+
+
+class _Declaration(msgspec.StructMeta):
+    """The class of structs and messages. It keeps their declarations in `FIELDS`, in the order on the wire."""
+
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        versions: str | None = None,
+        flexible: str = "none",
+        api_key: int = -1,
+        **options: Any,
+    ) -> Any:
+        annotations = _annotations(namespace)
+        if "FIELDS" not in annotations:
+            fields = tuple(_field(each, kind, namespace.pop(each, MISSING)) for each, kind in annotations.items())
+            namespace["FIELDS"] = fields
+            # A struct of msgspec takes its required fields first.
+            namespace["__annotations__"] = {
+                each.name: Any for is_required in (True, False) for each in fields if each.is_required is is_required
+            }
+            for each in fields:
+                if not each.is_required:
+                    is_made = each.default is MISSING
+                    default = msgspec.field(default_factory=each.default_value) if is_made else each.default
+                    namespace[each.name] = default
+        if versions is not None:
+            namespace["API_KEY"] = api_key
+            namespace["VERSIONS"], namespace["FLEXIBLE"] = Versions.parse(versions), Versions.parse(flexible)
+        return super().__new__(cls, name, bases, namespace, **options)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Struct(msgspec.Struct, metaclass=_Declaration, kw_only=True):
+    """Base class of messages and of the structs nested in them.
+
+    Attributes:
+        unknown_tags: Tagged fields that are not declared, as (tag, bytes). They are decoded and encoded unchanged.
+    """
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+    unknown_tags: tuple[tuple[int, bytes], ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None: ...
+
+        def __init_subclass__(cls, *, versions: str = "", flexible: str = "none", api_key: int = -1) -> None: ...
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in self.FIELDS)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """Base class of everything with versions: requests, responses, keys and values of `__consumer_offsets`.
+
+    A subclass is declared with these arguments:
+
+    - `versions`: the versions that can be decoded and encoded, such as `0-4`;
+    - `flexible`: the versions with compact lengths and tagged fields (KIP-482), such as `4+`, or `none`;
+    - `api_key`: the key of the API, for requests and responses.
+    """
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[Versions] = NO_VERSIONS
+    FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
+
+
+WireType = Primitive | type[Struct]
+
+
+def replaced(original: S, /, **changes: Any) -> S:
+    """Return a copy of a message, or of a nested struct, with other values of some fields. Lists are not copied."""
+    return msgspec.structs.replace(original, **changes)

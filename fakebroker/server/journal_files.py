@@ -321,7 +321,7 @@ def _error_code(field: str, name: object) -> ErrorCode:
 def plain(value: Struct, version: int) -> dict[str, object]:
     """Return a message, or a struct in one, as plain values: the fields of the version, by name."""
     values: dict[str, object] = {}
-    for name, convert_field in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
+    for name, convert_field in _carried(type(value), version):
         held = getattr(value, name)
         values[name] = held if convert_field is None or held is None else convert_field(held, version)
     if value.unknown_tags:

@@ -41,7 +41,7 @@ def describe(
     keys: list[str] | None = None,
     version: int = 4,
     broker: int = 1,
-    **flags: bool,
+    **flags: Any,
 ) -> list[Any]:
     """Send DescribeConfigs and return the results."""
     described = [

@@ -174,7 +174,7 @@ def test_groups_of_both_kinds_are_listed() -> None:
     harness = shared()
     commit(harness, -1, "", 9, group_id="simple")
 
-    def listed(**filters: list[str]) -> list[tuple[str, str, str, str]]:
+    def listed(**filters: Any) -> list[tuple[str, str, str, str]]:
         request = ListGroupsRequest(**{"states_filter": [], "types_filter": [], **filters})
         groups = harness.ask(request, 5).groups
         return [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in groups]

@@ -205,7 +205,7 @@ def test_headers_of_a_parked_call_are_completed_by_its_response() -> None:
     assert (kept.member_ids, kept.response) == ((call.response.member_id,), None)
 
 
-class _Heartbeat(HeartbeatRequest):
+class _Heartbeat(HeartbeatRequest, weakref=True):
     """A request that supports weak references."""
 
 

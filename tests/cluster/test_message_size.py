@@ -1,6 +1,5 @@
 """The memory that the journal counts for a request: not less than the request occupies, whatever it is made of."""
 
-import gc
 import tracemalloc
 from collections.abc import Callable
 from typing import TypeVar
@@ -103,12 +102,13 @@ def sizes(made: Message) -> tuple[int, int, int]:
     if isinstance(made, FetchRequest):
         version = api_of(made).versions.last
     raw = encode(made, version)
-    decode(type(made), raw, version)  # Compiles the decoder.
-    gc.collect()  # Also frees the tuples that Python keeps for reuse.
     tracemalloc.start()
     try:
+        first = decode(type(made), raw, version)  # Compiles the decoder, and allocates what Python keeps for reuse.
+        before, _ = tracemalloc.get_traced_memory()
         request = decode(type(made), raw, version)
-        occupied, _ = tracemalloc.get_traced_memory()
+        after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return occupied, request_bytes(request, len(raw)), len(raw)
+    assert request == first
+    return after - before, request_bytes(request, len(raw)), len(raw)

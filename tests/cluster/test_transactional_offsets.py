@@ -77,7 +77,7 @@ class ConsumingClient(TransactionalClient):
             "producer_epoch": self.epoch,
             **changes,
         }
-        by_id = {"topic_id": self.harness.topic().topic_id} if version >= 6 else {}
+        by_id: dict[str, Any] = {"topic_id": self.harness.topic().topic_id} if version >= 6 else {}
         topics = [TxnOffsetCommitRequestTopic(name="news", partitions=partitions, **by_id)]
         request = TxnOffsetCommitRequest(group_id=group_id, topics=topics, **fields)
         response = self.harness.ask(request, version, broker=broker or self.group_coordinator())
@@ -125,7 +125,7 @@ class ConsumingClient(TransactionalClient):
             request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=require_stable)
             found = self.harness.ask(request, version, broker=broker).topics
         else:
-            by_id = {"topic_id": self.harness.topic().topic_id} if version >= 10 else {}
+            by_id: dict[str, Any] = {"topic_id": self.harness.topic().topic_id} if version >= 10 else {}
             topic = OffsetFetchRequestTopics(name="news", partition_indexes=list(indexes), **by_id)
             wanted = [topic] if indexes else None
             group = OffsetFetchRequestGroup(group_id=GROUP, topics=wanted)

@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.fetch import FetchRequest, FetchTopic
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fakebroker.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Bytes, Int32, Int64, Records, String, unsigned_varint
 from tests.support.message_versions import MESSAGE_VERSIONS, MESSAGES, NEWEST_VERSIONS, filled, message_subtest
 from tests.support.soak import IS_SOAK, examples, soak
@@ -97,38 +97,31 @@ def test_messages_with_a_changed_byte_are_decoded_or_a_protocol_error(subtests: 
                 assert_decodes_or_raises_protocol_error(cls, version, changed)
 
 
-@struct
 class Item(Struct):
     number: Int32
 
 
-@message(versions="0-1", flexible="1+")
-class Strings(Message):
+class Strings(Message, versions="0-1", flexible="1+"):
     value: String
 
 
-@message(versions="0-1", flexible="1+")
-class Blobs(Message):
+class Blobs(Message, versions="0-1", flexible="1+"):
     value: Bytes
 
 
-@message(versions="0-1", flexible="1+")
-class Batches(Message):
+class Batches(Message, versions="0-1", flexible="1+"):
     value: Records | None
 
 
-@message(versions="0-1", flexible="1+")
-class Numbers(Message):
+class Numbers(Message, versions="0-1", flexible="1+"):
     value: list[Int64]
 
 
-@message(versions="0-1", flexible="1+")
-class Names(Message):
+class Names(Message, versions="0-1", flexible="1+"):
     value: list[String]
 
 
-@message(versions="0-1", flexible="1+")
-class Items(Message):
+class Items(Message, versions="0-1", flexible="1+"):
     value: list[Item] | None
 
 

@@ -6,7 +6,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fakebroker.protocol.messages.fetch import FetchResponse, NodeEndpoint
-from fakebroker.protocol.schema import Message, Struct, Versions, field, message, replaced, struct
+from fakebroker.protocol.schema import Message, Struct, Versions, field, replaced
 from fakebroker.protocol.types import (
     Boolean,
     Bytes,
@@ -24,15 +24,13 @@ from tests.support.soak import soak
 from tests.support.strategies import check_drawn_messages
 
 
-@struct
 class Inner(Struct):
     number: Int8 = 0
     name: String | None = field(versions="1+", default=None)
     deeper: Int16 = field(versions="1+", tag=0, default=4)
 
 
-@message(versions="0-2", flexible="1+")
-class Everything(Message):
+class Everything(Message, versions="0-2", flexible="1+"):
     """Each wire type as a field, in an array, nullable and tagged; fixed-width fields in between and at the end."""
 
     int8: Int8
@@ -143,22 +141,20 @@ def test_copies_have_the_other_fields_and_the_unknown_tags() -> None:
 
 def test_missing_and_unknown_fields_are_errors() -> None:
     for fields, error in (
-        ({"topics": []}, "missing 1 required keyword-only argument: 'timeout_ms'"),
-        ({"timeout_ms": 1, "topic": []}, "unexpected keyword argument 'topic'"),
+        ({"topics": []}, "Missing required argument 'timeout_ms'"),
+        ({"timeout_ms": 1, "topic": []}, "Unexpected keyword argument 'topic'"),
     ):
-        with pytest.raises(TypeError, match=rf"^DeleteTopicsRequest.__init__\(\) .*{error}$"):
+        with pytest.raises(TypeError, match=rf"^{error}$"):
             DeleteTopicsRequest(**fields)
 
 
 def test_unsupported_types_cannot_be_declared() -> None:
     with pytest.raises(TypeError, match="field number: <class 'int'> is not a wire type"):
 
-        @struct
         class Plain(Struct):
             number: int
 
     with pytest.raises(TypeError, match="field ids: arrays of UUIDs are not supported"):
 
-        @struct
         class Uuids(Struct):
             ids: list[Uuid]

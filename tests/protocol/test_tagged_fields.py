@@ -7,13 +7,12 @@ from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.api_versions import ApiVersionsResponse
 from fakebroker.protocol.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, ReplicaState
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.schema import Message, field, message
+from fakebroker.protocol.schema import Message, field
 from fakebroker.protocol.types import Int32, String
 from tests.support.message_versions import MESSAGE_VERSIONS, filled, message_subtest, structs
 
 
-@message(versions="0-1", flexible="0+")
-class Tagged(Message):
+class Tagged(Message, versions="0-1", flexible="0+"):
     """Tags are neither in the order of the fields nor consecutive; `second` exists from version 1."""
 
     third: Int32 = field(tag=300, default=-1)
@@ -67,7 +66,7 @@ def test_each_struct_of_a_message_keeps_unknown_tagged_fields(subtests: pytest.S
             sent = filled(cls, version)
             for number, item in enumerate(structs(sent, version)):
                 unknown_tags = ((1000, bytes([number])), (2**32 - 1, b""))
-                item.unknown_tags = unknown_tags  # type: ignore[misc]  # mypy reads the slots of the base class only
+                item.unknown_tags = unknown_tags
             received = decode(cls, encode(sent, version), version)
 
             assert received == sent

@@ -39,12 +39,13 @@ class _Kind(NamedTuple):
 def record_key(record: ConsumerGroupRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     kind = _BY_RECORD[type(record)]
-    rest: dict[str, str] = {}
+    rest: dict[str, Any] = {}
     if isinstance(record, records.RegexRecord):
         rest = {"regular_expression": record.regex}
     elif hasattr(record, "member_id"):
         rest = {"member_id": record.member_id}
-    return prefixed(kind.key(group_id=record.group_id, **rest), kind.key_version)
+    key_type: Callable[..., Message] = kind.key
+    return prefixed(key_type(group_id=record.group_id, **rest), kind.key_version)
 
 
 def record_value(record: ConsumerGroupRecord, release: Release) -> bytes | None:

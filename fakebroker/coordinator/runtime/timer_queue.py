@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from itertools import count
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -89,13 +88,13 @@ class TimerQueue(Generic[E]):
     then the order in which they were first scheduled.
     """
 
-    __slots__ = ("_expire", "_heap", "_now_ms", "_numbers", "_repeats", "_sweep_size")
+    __slots__ = ("_expire", "_heap", "_last_number", "_now_ms", "_repeats", "_sweep_size")
 
     def __init__(self) -> None:
         # An item is outdated if its entry was rescheduled or canceled: its deadline differs from `scheduled_ms` of the
         # entry. Outdated items stay in the heap until they come first or until `_sweep`.
         self._heap: list[tuple[float, Order, int, E]] = []
-        self._numbers = count(1)
+        self._last_number = 0
         self._sweep_size = _SLACK
         self._expire: dict[Order, Expire[Any]] = {}
         self._now_ms = -inf  # While entries are being returned: the deadline of the last one.
@@ -115,7 +114,9 @@ class TimerQueue(Generic[E]):
         """
         if deadline_ms < entry.scheduled_ms:
             entry.scheduled_ms = deadline_ms
-            number = entry.timer_number = entry.timer_number or next(self._numbers)
+            number = entry.timer_number
+            if not number:
+                self._last_number = number = entry.timer_number = self._last_number + 1
             if deadline_ms <= self._now_ms:
                 self._count_repeat(entry, deadline_ms)
             if len(self._heap) >= self._sweep_size:

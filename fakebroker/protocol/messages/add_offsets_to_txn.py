@@ -1,18 +1,16 @@
 """AddOffsetsToTxn: adds the offsets of a group to a transaction (KIP-98)."""
 
-from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import Int16, Int32, Int64, String
 
 
-@message(api_key=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+"):
     transactional_id: String
     producer_id: Int64
     producer_epoch: Int16
     group_id: String
 
 
-@message(api_key=25, versions="0-4", flexible="3+")
-class AddOffsetsToTxnResponse(Message):
+class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16

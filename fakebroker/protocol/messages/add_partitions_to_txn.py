@@ -1,16 +1,14 @@
 """AddPartitionsToTxn: adds partitions to a transaction (KIP-98); for brokers, of several transactions (KIP-890)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
 
 
-@struct
 class AddPartitionsToTxnTopic(Struct):
     name: String
     partitions: list[Int32]
 
 
-@struct
 class AddPartitionsToTxnTransaction(Struct):
     transactional_id: String
     producer_id: Int64
@@ -19,8 +17,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic]
 
 
-@message(api_key=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
     transactions: list[AddPartitionsToTxnTransaction] = field(versions="4+", default_factory=list)
     v3_and_below_transactional_id: String = field(versions="0-3", default="")
     v3_and_below_producer_id: Int64 = field(versions="0-3", default=0)
@@ -28,26 +25,22 @@ class AddPartitionsToTxnRequest(Message):
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(versions="0-3", default_factory=list)
 
 
-@struct
 class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: Int32
     partition_error_code: Int16
 
 
-@struct
 class AddPartitionsToTxnTopicResult(Struct):
     name: String
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
 
 
-@struct
 class AddPartitionsToTxnResult(Struct):
     transactional_id: String
     topic_results: list[AddPartitionsToTxnTopicResult]
 
 
-@message(api_key=24, versions="0-5", flexible="3+")
-class AddPartitionsToTxnResponse(Message):
+class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(versions="4+", ignorable=True, default=0)
     results_by_transaction: list[AddPartitionsToTxnResult] = field(versions="4+", default_factory=list)

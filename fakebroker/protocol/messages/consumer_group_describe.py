@@ -3,29 +3,25 @@
 Version 1 has the types of members (KIP-1099).
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String, Uuid
 
 
-@message(api_key=69, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeRequest(Message):
+class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):
     group_ids: list[String]
     include_authorized_operations: Boolean
 
 
-@struct
 class DescribedTopicPartitions(Struct):
     topic_id: Uuid
     topic_name: String
     partitions: list[Int32]
 
 
-@struct
 class DescribedAssignment(Struct):
     topic_partitions: list[DescribedTopicPartitions]
 
 
-@struct
 class DescribedConsumer(Struct):
     member_id: String
     instance_id: String | None = None
@@ -40,7 +36,6 @@ class DescribedConsumer(Struct):
     member_type: Int8 = field(versions="1+", ignorable=True, default=-1)
 
 
-@struct
 class DescribedConsumerGroup(Struct):
     error_code: Int16
     error_message: String | None = None
@@ -53,7 +48,6 @@ class DescribedConsumerGroup(Struct):
     authorized_operations: Int32 = -2147483648
 
 
-@message(api_key=69, versions="0-1", flexible="0+")
-class ConsumerGroupDescribeResponse(Message):
+class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
     groups: list[DescribedConsumerGroup]

@@ -3,18 +3,16 @@
 Version 1 has a regular expression instead of names of topics, and requires the ids that members choose.
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int16, Int32, String, Uuid
 
 
-@struct
 class HeartbeatTopicPartitions(Struct):
     topic_id: Uuid
     partitions: list[Int32]
 
 
-@message(api_key=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatRequest(Message):
+class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
     group_id: String
     member_id: String
     member_epoch: Int32
@@ -27,13 +25,11 @@ class ConsumerGroupHeartbeatRequest(Message):
     topic_partitions: list[HeartbeatTopicPartitions] | None = None
 
 
-@struct
 class HeartbeatAssignment(Struct):
     topic_partitions: list[HeartbeatTopicPartitions]
 
 
-@message(api_key=68, versions="0-1", flexible="0+")
-class ConsumerGroupHeartbeatResponse(Message):
+class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: String | None = None

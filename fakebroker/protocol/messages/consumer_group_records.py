@@ -3,33 +3,28 @@
 Each key and value follows its version, an int16. The version of a key is the type of the record, 3 to 8 and 16.
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Bytes, Int8, Int32, Int64, String, Uuid
 
 
-@message(versions="3", flexible="none")
-class ConsumerGroupMetadataKey(Message):
+class ConsumerGroupMetadataKey(Message, versions="3", flexible="none"):
     group_id: String
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupMetadataValue(Message):
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     epoch: Int32
     metadata_hash: Int64 = field(tag=0, default=0)  # KIP-1101
 
 
-@message(versions="4", flexible="none")
-class ConsumerGroupPartitionMetadataKey(Message):
+class ConsumerGroupPartitionMetadataKey(Message, versions="4", flexible="none"):
     group_id: String
 
 
-@struct
 class PartitionMetadata(Struct):
     partition: Int32
     racks: list[String]
 
 
-@struct
 class TopicMetadata(Struct):
     topic_id: Uuid
     topic_name: String
@@ -37,31 +32,26 @@ class TopicMetadata(Struct):
     partition_metadata: list[PartitionMetadata]
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupPartitionMetadataValue(Message):
+class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
     topics: list[TopicMetadata]
 
 
-@message(versions="5", flexible="none")
-class ConsumerGroupMemberMetadataKey(Message):
+class ConsumerGroupMemberMetadataKey(Message, versions="5", flexible="none"):
     group_id: String
     member_id: String
 
 
-@struct
 class ClassicProtocol(Struct):
     name: String
     metadata: Bytes
 
 
-@struct
 class ClassicMemberMetadata(Struct):
     session_timeout_ms: Int32
     supported_protocols: list[ClassicProtocol]
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupMemberMetadataValue(Message):
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     instance_id: String | None
     rack_id: String | None
     client_id: String
@@ -73,49 +63,41 @@ class ConsumerGroupMemberMetadataValue(Message):
     classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, default=None)
 
 
-@message(versions="6", flexible="none")
-class ConsumerGroupTargetAssignmentMetadataKey(Message):
+class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6", flexible="none"):
     group_id: String
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMetadataValue(Message):
+class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
     assignment_epoch: Int32
     assignment_timestamp: Int64 = field(tag=0, ignorable=True, default=0)  # KIP-1263
 
 
-@struct
 class StoredTopicPartitions(Struct):
     topic_id: Uuid
     partitions: list[Int32]
 
 
-@message(versions="7", flexible="none")
-class ConsumerGroupTargetAssignmentMemberKey(Message):
+class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7", flexible="none"):
     group_id: String
     member_id: String
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupTargetAssignmentMemberValue(Message):
+class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
     topic_partitions: list[StoredTopicPartitions]
 
 
-@struct
 class StoredPartitionsWithEpochs(Struct):
     topic_id: Uuid
     partitions: list[Int32]
     assignment_epochs: list[Int32] | None = field(tag=0, default=None)  # KIP-1251
 
 
-@message(versions="8", flexible="none")
-class ConsumerGroupCurrentMemberAssignmentKey(Message):
+class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8", flexible="none"):
     group_id: String
     member_id: String
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupCurrentMemberAssignmentValue(Message):
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
@@ -123,14 +105,12 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     partitions_pending_revocation: list[StoredPartitionsWithEpochs]
 
 
-@message(versions="16", flexible="none")
-class ConsumerGroupRegularExpressionKey(Message):
+class ConsumerGroupRegularExpressionKey(Message, versions="16", flexible="none"):
     group_id: String
     regular_expression: String
 
 
-@message(versions="0", flexible="0+")
-class ConsumerGroupRegularExpressionValue(Message):
+class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
     topics: list[String]
     version: Int64
     timestamp: Int64

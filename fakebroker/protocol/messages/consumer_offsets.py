@@ -4,19 +4,17 @@ Each key and value follows its version, an int16. The version of a key is the ty
 commits, 2 is the metadata of a classic group. For those of consumer groups see `consumer_group_records.py`.
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Bytes, Int32, Int64, String, Uuid
 
 
-@message(versions="0-1", flexible="none")
-class OffsetCommitKey(Message):
+class OffsetCommitKey(Message, versions="0-1", flexible="none"):
     group: String
     topic: String
     partition: Int32
 
 
-@message(versions="0-4", flexible="4+")
-class OffsetCommitValue(Message):
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     offset: Int64
     leader_epoch: Int32 = field(versions="3+", ignorable=True, default=-1)
     metadata: String
@@ -25,12 +23,10 @@ class OffsetCommitValue(Message):
     topic_id: Uuid = field(versions="4+", tag=0, ignorable=True, default=ZERO_UUID)
 
 
-@message(versions="2", flexible="none")
-class GroupMetadataKey(Message):
+class GroupMetadataKey(Message, versions="2", flexible="none"):
     group: String
 
 
-@struct
 class MemberMetadata(Struct):
     member_id: String
     group_instance_id: String | None = field(versions="3+", ignorable=True, default=None)
@@ -42,8 +38,7 @@ class MemberMetadata(Struct):
     assignment: Bytes
 
 
-@message(versions="0-4", flexible="4+")
-class GroupMetadataValue(Message):
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     protocol_type: String
     generation: Int32
     protocol: String | None
@@ -56,15 +51,13 @@ EXPECTED_MEMBERS_TAG = 8397
 """The tagged field of a GroupMetadataValue that contains `ExpectedMembers`; unlikely to be used by Kafka."""
 
 
-@struct
 class ExpectedMember(Struct):
     group_instance_id: String
     member_id: String
     rebalance_timeout: Int32
 
 
-@message(versions="0", flexible="0")
-class ExpectedMembers(Message):
+class ExpectedMembers(Message, versions="0", flexible="0"):
     """Static instances that are expected in a group. Not part of Kafka (proposal `batch-join`, KAFKA-8397)."""
 
     members: list[ExpectedMember]

@@ -4,18 +4,16 @@ Subscriptions and assignments follow their version, an int16. `StickyAssignorUse
 puts into the user data of a subscription, has no version before it.
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Bytes, Int32, String
 
 
-@struct
 class ConsumerTopicPartitions(Struct):
     topic: String
     partitions: list[Int32]
 
 
-@message(versions="0-3", flexible="none")
-class ConsumerProtocolSubscription(Message):
+class ConsumerProtocolSubscription(Message, versions="0-3", flexible="none"):
     topics: list[String]
     user_data: Bytes | None = None
     owned_partitions: list[ConsumerTopicPartitions] = field(versions="1+", ignorable=True, default_factory=list)
@@ -23,13 +21,11 @@ class ConsumerProtocolSubscription(Message):
     rack_id: String | None = field(versions="3+", ignorable=True, default=None)
 
 
-@message(versions="0-3", flexible="none")
-class ConsumerProtocolAssignment(Message):
+class ConsumerProtocolAssignment(Message, versions="0-3", flexible="none"):
     assigned_partitions: list[ConsumerTopicPartitions]
     user_data: Bytes | None = None
 
 
-@message(versions="0-1", flexible="none")
-class StickyAssignorUserData(Message):
+class StickyAssignorUserData(Message, versions="0-1", flexible="none"):
     previous_assignment: list[ConsumerTopicPartitions]
     generation: Int32 = field(versions="1+", ignorable=True, default=-1)

@@ -1,10 +1,9 @@
 """CreateAcls: adds ACLs (KIP-140)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int8, Int16, Int32, String
 
 
-@struct
 class AclCreation(Struct):
     resource_type: Int8
     resource_name: String
@@ -15,18 +14,15 @@ class AclCreation(Struct):
     permission_type: Int8
 
 
-@message(api_key=30, versions="0-3", flexible="2+")
-class CreateAclsRequest(Message):
+class CreateAclsRequest(Message, api_key=30, versions="0-3", flexible="2+"):
     creations: list[AclCreation]
 
 
-@struct
 class AclCreationResult(Struct):
     error_code: Int16
     error_message: String | None
 
 
-@message(api_key=30, versions="0-3", flexible="2+")
-class CreateAclsResponse(Message):
+class CreateAclsResponse(Message, api_key=30, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = 0
     results: list[AclCreationResult]

@@ -1,25 +1,22 @@
 """CreateDelegationToken: creates a token that authenticates clients (KIP-48)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Bytes, Int16, Int32, Int64, String
 
 
-@struct
 class CreatableRenewers(Struct):
     principal_type: String
     principal_name: String
 
 
-@message(api_key=38, versions="0-3", flexible="2+")
-class CreateDelegationTokenRequest(Message):
+class CreateDelegationTokenRequest(Message, api_key=38, versions="0-3", flexible="2+"):
     owner_principal_type: String | None = field(versions="3+", default="")
     owner_principal_name: String | None = field(versions="3+", default="")
     renewers: list[CreatableRenewers]
     max_lifetime_ms: Int64
 
 
-@message(api_key=38, versions="0-3", flexible="2+")
-class CreateDelegationTokenResponse(Message):
+class CreateDelegationTokenResponse(Message, api_key=38, versions="0-3", flexible="2+"):
     error_code: Int16
     principal_type: String
     principal_name: String

@@ -1,22 +1,19 @@
 """CreateTopics: creates topics, with a partition count or an explicit replica assignment."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Boolean, Int8, Int16, Int32, String, Uuid
 
 
-@struct
 class CreatableReplicaAssignment(Struct):
     partition_index: Int32
     broker_ids: list[Int32]
 
 
-@struct
 class CreatableTopicConfig(Struct):
     name: String
     value: String | None
 
 
-@struct
 class CreatableTopic(Struct):
     name: String
     num_partitions: Int32
@@ -25,14 +22,12 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig]
 
 
-@message(api_key=19, versions="0-7", flexible="5+")
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
     topics: list[CreatableTopic]
     timeout_ms: Int32 = 60000
     validate_only: Boolean = field(versions="1+", default=False)
 
 
-@struct
 class CreatableTopicConfigs(Struct):
     name: String
     value: String | None
@@ -41,7 +36,6 @@ class CreatableTopicConfigs(Struct):
     is_sensitive: Boolean
 
 
-@struct
 class CreatableTopicResult(Struct):
     name: String
     topic_id: Uuid = field(versions="7+", ignorable=True, default=ZERO_UUID)
@@ -53,7 +47,6 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = field(versions="5+", ignorable=True, default_factory=list)
 
 
-@message(api_key=19, versions="0-7", flexible="5+")
-class CreateTopicsResponse(Message):
+class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
     throttle_time_ms: Int32 = field(versions="2+", ignorable=True, default=0)
     topics: list[CreatableTopicResult]

@@ -1,10 +1,9 @@
 """DeleteAcls: deletes the ACLs that match filters (KIP-140)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int8, Int16, Int32, String
 
 
-@struct
 class DeleteAclsFilter(Struct):
     resource_type_filter: Int8
     resource_name_filter: String | None
@@ -15,12 +14,10 @@ class DeleteAclsFilter(Struct):
     permission_type: Int8
 
 
-@message(api_key=31, versions="0-3", flexible="2+")
-class DeleteAclsRequest(Message):
+class DeleteAclsRequest(Message, api_key=31, versions="0-3", flexible="2+"):
     filters: list[DeleteAclsFilter]
 
 
-@struct
 class DeleteAclsMatchingAcl(Struct):
     error_code: Int16
     error_message: String | None
@@ -33,14 +30,12 @@ class DeleteAclsMatchingAcl(Struct):
     permission_type: Int8
 
 
-@struct
 class DeleteAclsFilterResult(Struct):
     error_code: Int16
     error_message: String | None
     matching_acls: list[DeleteAclsMatchingAcl]
 
 
-@message(api_key=31, versions="0-3", flexible="2+")
-class DeleteAclsResponse(Message):
+class DeleteAclsResponse(Message, api_key=31, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = 0
     filter_results: list[DeleteAclsFilterResult]

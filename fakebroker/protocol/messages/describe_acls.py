@@ -1,11 +1,10 @@
 """DescribeAcls: lists the ACLs that match a filter (KIP-140)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int8, Int16, Int32, String
 
 
-@message(api_key=29, versions="0-3", flexible="2+")
-class DescribeAclsRequest(Message):
+class DescribeAclsRequest(Message, api_key=29, versions="0-3", flexible="2+"):
     resource_type_filter: Int8
     resource_name_filter: String | None
     pattern_type_filter: Int8 = field(versions="1+", default=3)
@@ -15,7 +14,6 @@ class DescribeAclsRequest(Message):
     permission_type: Int8
 
 
-@struct
 class AclDescription(Struct):
     principal: String
     host: String
@@ -23,7 +21,6 @@ class AclDescription(Struct):
     permission_type: Int8
 
 
-@struct
 class DescribeAclsResource(Struct):
     resource_type: Int8
     resource_name: String
@@ -31,8 +28,7 @@ class DescribeAclsResource(Struct):
     acls: list[AclDescription]
 
 
-@message(api_key=29, versions="0-3", flexible="2+")
-class DescribeAclsResponse(Message):
+class DescribeAclsResponse(Message, api_key=29, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: String | None

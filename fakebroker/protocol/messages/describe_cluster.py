@@ -1,17 +1,15 @@
 """DescribeCluster: the brokers and the controller (KIP-700); optionally fenced brokers since version 2 (KIP-1073)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String
 
 
-@message(api_key=60, versions="0-2", flexible="0+")
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+"):
     include_cluster_authorized_operations: Boolean
     endpoint_type: Int8 = field(versions="1+", default=1)
     include_fenced_brokers: Boolean = field(versions="2+", default=False)
 
 
-@struct
 class DescribeClusterBroker(Struct):
     broker_id: Int32
     host: String
@@ -20,8 +18,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: Boolean = field(versions="2+", default=False)
 
 
-@message(api_key=60, versions="0-2", flexible="0+")
-class DescribeClusterResponse(Message):
+class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None

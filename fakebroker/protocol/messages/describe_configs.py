@@ -1,31 +1,27 @@
 """DescribeConfigs: the configs of topics and brokers, and the source of each value (KIP-133, KIP-226, KIP-569)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String
 
 
-@struct
 class DescribeConfigsResource(Struct):
     resource_type: Int8
     resource_name: String
     configuration_keys: list[String] | None
 
 
-@message(api_key=32, versions="0-4", flexible="4+")
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(Message, api_key=32, versions="0-4", flexible="4+"):
     resources: list[DescribeConfigsResource]
     include_synonyms: Boolean = field(versions="1+", default=False)
     include_documentation: Boolean = field(versions="3+", default=False)
 
 
-@struct
 class DescribeConfigsSynonym(Struct):
     name: String
     value: String | None
     source: Int8
 
 
-@struct
 class DescribeConfigsResourceResult(Struct):
     name: String
     value: String | None
@@ -38,7 +34,6 @@ class DescribeConfigsResourceResult(Struct):
     documentation: String | None = field(versions="3+", ignorable=True, default="")
 
 
-@struct
 class DescribeConfigsResult(Struct):
     error_code: Int16
     error_message: String | None
@@ -47,7 +42,6 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult]
 
 
-@message(api_key=32, versions="0-4", flexible="4+")
-class DescribeConfigsResponse(Message):
+class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"):
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult]

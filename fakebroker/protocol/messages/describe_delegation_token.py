@@ -1,27 +1,23 @@
 """DescribeDelegationToken: lists delegation tokens by owner (KIP-48)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Bytes, Int16, Int32, Int64, String
 
 
-@struct
 class DescribeDelegationTokenOwner(Struct):
     principal_type: String
     principal_name: String
 
 
-@message(api_key=41, versions="0-3", flexible="2+")
-class DescribeDelegationTokenRequest(Message):
+class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexible="2+"):
     owners: list[DescribeDelegationTokenOwner] | None
 
 
-@struct
 class DescribedDelegationTokenRenewer(Struct):
     principal_type: String
     principal_name: String
 
 
-@struct
 class DescribedDelegationToken(Struct):
     principal_type: String
     principal_name: String
@@ -35,8 +31,7 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer]
 
 
-@message(api_key=41, versions="0-3", flexible="2+")
-class DescribeDelegationTokenResponse(Message):
+class DescribeDelegationTokenResponse(Message, api_key=41, versions="0-3", flexible="2+"):
     error_code: Int16
     tokens: list[DescribedDelegationToken]
     throttle_time_ms: Int32 = 0

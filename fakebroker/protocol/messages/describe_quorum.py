@@ -1,26 +1,22 @@
 """DescribeQuorum: the leader, voters and observers of the metadata log (KIP-595, KIP-836, KIP-853)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, UInt16, Uuid
 
 
-@struct
 class RequestedPartition(Struct):
     partition_index: Int32
 
 
-@struct
 class RequestedTopic(Struct):
     topic_name: String
     partitions: list[RequestedPartition]
 
 
-@message(api_key=55, versions="0-2", flexible="0+")
-class DescribeQuorumRequest(Message):
+class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
     topics: list[RequestedTopic]
 
 
-@struct
 class ReplicaState(Struct):
     replica_id: Int32
     replica_directory_id: Uuid = field(versions="2+", default=ZERO_UUID)
@@ -29,7 +25,6 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: Int64 = field(versions="1+", ignorable=True, default=-1)
 
 
-@struct
 class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16
@@ -41,27 +36,23 @@ class PartitionData(Struct):
     observers: list[ReplicaState]
 
 
-@struct
 class TopicData(Struct):
     topic_name: String
     partitions: list[PartitionData]
 
 
-@struct
 class Listener(Struct):
     name: String
     host: String
     port: UInt16
 
 
-@struct
 class Node(Struct):
     node_id: Int32
     listeners: list[Listener]
 
 
-@message(api_key=55, versions="0-2", flexible="0+")
-class DescribeQuorumResponse(Message):
+class DescribeQuorumResponse(Message, api_key=55, versions="0-2", flexible="0+"):
     error_code: Int16
     error_message: String | None = field(versions="2+", nullable="2+", ignorable=True, default="")
     topics: list[TopicData]

@@ -1,28 +1,24 @@
 """DescribeTopicPartitions: topics and their partitions, with pagination (KIP-966)."""
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, String, Uuid
 
 
-@struct
 class TopicRequest(Struct):
     name: String
 
 
-@struct
 class Cursor(Struct):
     topic_name: String
     partition_index: Int32
 
 
-@message(api_key=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsRequest(Message):
+class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
     topics: list[TopicRequest]
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 
 
-@struct
 class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: Int16
     partition_index: Int32
@@ -35,7 +31,6 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     offline_replicas: list[Int32]
 
 
-@struct
 class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: Int16
     name: String | None
@@ -45,8 +40,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: Int32 = -2147483648
 
 
-@message(api_key=75, versions="0", flexible="0+")
-class DescribeTopicPartitionsResponse(Message):
+class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic]
     next_cursor: Cursor | None = None

@@ -1,21 +1,18 @@
 """DescribeTransactions: the states of transactions at their coordinator (KIP-664)."""
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Int16, Int32, Int64, String
 
 
-@message(api_key=65, versions="0", flexible="0+")
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):
     transactional_ids: list[String]
 
 
-@struct
 class TopicData(Struct):
     topic: String
     partitions: list[Int32]
 
 
-@struct
 class TransactionState(Struct):
     error_code: Int16
     transactional_id: String
@@ -27,7 +24,6 @@ class TransactionState(Struct):
     topics: list[TopicData]
 
 
-@message(api_key=65, versions="0", flexible="0+")
-class DescribeTransactionsResponse(Message):
+class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     transaction_states: list[TransactionState]

@@ -1,26 +1,22 @@
 """DescribeUserScramCredentials: lists the SCRAM mechanisms and iterations of users (KIP-554)."""
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Int8, Int16, Int32, String
 
 
-@struct
 class UserName(Struct):
     name: String
 
 
-@message(api_key=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsRequest(Message):
+class DescribeUserScramCredentialsRequest(Message, api_key=50, versions="0", flexible="0+"):
     users: list[UserName] | None
 
 
-@struct
 class CredentialInfo(Struct):
     mechanism: Int8
     iterations: Int32
 
 
-@struct
 class DescribeUserScramCredentialsResult(Struct):
     user: String
     error_code: Int16
@@ -28,8 +24,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: list[CredentialInfo]
 
 
-@message(api_key=50, versions="0", flexible="0+")
-class DescribeUserScramCredentialsResponse(Message):
+class DescribeUserScramCredentialsResponse(Message, api_key=50, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: String | None

@@ -4,17 +4,15 @@ Versions 0-3 return message sets, later versions record batches. Fetch sessions 
 since version 13 (KIP-516).
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
-@struct
 class ReplicaState(Struct):
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
-@struct
 class FetchPartition(Struct):
     partition: Int32
     current_leader_epoch: Int32 = field(versions="9+", ignorable=True, default=-1)
@@ -26,22 +24,19 @@ class FetchPartition(Struct):
     high_watermark: Int64 = field(versions="18+", tag=1, ignorable=True, default=0x7FFFFFFFFFFFFFFF)
 
 
-@struct
 class FetchTopic(Struct):
     topic: String = field(versions="0-12", ignorable=True, default="")
     topic_id: Uuid = field(versions="13+", ignorable=True, default=ZERO_UUID)
     partitions: list[FetchPartition]
 
 
-@struct
 class ForgottenTopic(Struct):
     topic: String = field(versions="7-12", ignorable=True, default="")
     topic_id: Uuid = field(versions="13+", ignorable=True, default=ZERO_UUID)
     partitions: list[Int32]
 
 
-@message(api_key=1, versions="0-18", flexible="12+")
-class FetchRequest(Message):
+class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
     cluster_id: String | None = field(versions="12+", tag=0, ignorable=True, default=None)
     replica_id: Int32 = field(versions="0-14", default=-1)
     replica_state: ReplicaState = field(versions="15+", tag=1, default_factory=ReplicaState)
@@ -56,31 +51,26 @@ class FetchRequest(Message):
     rack_id: String = field(versions="11+", ignorable=True, default="")
 
 
-@struct
 class EpochEndOffset(Struct):
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
-@struct
 class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
-@struct
 class SnapshotId(Struct):
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
-@struct
 class AbortedTransaction(Struct):
     producer_id: Int64
     first_offset: Int64
 
 
-@struct
 class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16
@@ -95,14 +85,12 @@ class PartitionData(Struct):
     records: Records | None
 
 
-@struct
 class FetchableTopicResponse(Struct):
     topic: String = field(versions="0-12", ignorable=True, default="")
     topic_id: Uuid = field(versions="13+", ignorable=True, default=ZERO_UUID)
     partitions: list[PartitionData]
 
 
-@struct
 class NodeEndpoint(Struct):
     node_id: Int32
     host: String
@@ -110,8 +98,7 @@ class NodeEndpoint(Struct):
     rack: String | None = None
 
 
-@message(api_key=1, versions="0-18", flexible="12+")
-class FetchResponse(Message):
+class FetchResponse(Message, api_key=1, versions="0-18", flexible="12+"):
     throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
     error_code: Int16 = field(versions="7+", ignorable=True, default=0)
     session_id: Int32 = field(versions="7+", default=0)

@@ -1,16 +1,14 @@
 """GetTelemetrySubscriptions: which metrics a client should push, and how often (KIP-714)."""
 
-from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String, Uuid
 
 
-@message(api_key=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsRequest(Message):
+class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions="0", flexible="0+"):
     client_instance_id: Uuid
 
 
-@message(api_key=71, versions="0", flexible="0+")
-class GetTelemetrySubscriptionsResponse(Message):
+class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16
     client_instance_id: Uuid

@@ -1,30 +1,26 @@
 """IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339)."""
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String
 
 
-@struct
 class AlterableConfig(Struct):
     name: String
     config_operation: Int8
     value: String | None
 
 
-@struct
 class AlterConfigsResource(Struct):
     resource_type: Int8
     resource_name: String
     configs: list[AlterableConfig]
 
 
-@message(api_key=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
     resources: list[AlterConfigsResource]
     validate_only: Boolean
 
 
-@struct
 class AlterConfigsResourceResponse(Struct):
     error_code: Int16
     error_message: String | None
@@ -32,7 +28,6 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: String
 
 
-@message(api_key=44, versions="0-1", flexible="1+")
-class IncrementalAlterConfigsResponse(Message):
+class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]

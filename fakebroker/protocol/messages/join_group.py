@@ -4,17 +4,15 @@ Version 10 is not part of Kafka but of the proposal `batch-join` (KAFKA-8397), i
 members.
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Bytes, Int16, Int32, String
 
 
-@struct
 class JoinGroupRequestProtocol(Struct):
     name: String
     metadata: Bytes
 
 
-@struct
 class JoinGroupRequestMember(Struct):
     """A member of a batch. A member without protocols is only announced: the group expects it to join later."""
 
@@ -23,8 +21,7 @@ class JoinGroupRequestMember(Struct):
     protocols: list[JoinGroupRequestProtocol]
 
 
-@message(api_key=11, versions="0-10", flexible="6+")
-class JoinGroupRequest(Message):
+class JoinGroupRequest(Message, api_key=11, versions="0-10", flexible="6+"):
     group_id: String
     session_timeout_ms: Int32
     rebalance_timeout_ms: Int32 = field(versions="1+", ignorable=True, default=-1)
@@ -36,14 +33,12 @@ class JoinGroupRequest(Message):
     join_group_members: list[JoinGroupRequestMember] = field(versions="10+", default_factory=list)
 
 
-@struct
 class JoinGroupResponseMember(Struct):
     member_id: String
     group_instance_id: String | None = field(versions="5+", ignorable=True, default=None)
     metadata: Bytes
 
 
-@struct
 class JoinGroupResponseResult(Struct):
     """The result of one member of a batch. The metadata of members that are only announced is empty."""
 
@@ -51,8 +46,7 @@ class JoinGroupResponseResult(Struct):
     error_code: Int16
 
 
-@message(api_key=11, versions="0-10", flexible="6+")
-class JoinGroupResponse(Message):
+class JoinGroupResponse(Message, api_key=11, versions="0-10", flexible="6+"):
     throttle_time_ms: Int32 = field(versions="2+", ignorable=True, default=0)
     error_code: Int16 = field(versions="0-9", default=0)
     generation_id: Int32 = -1

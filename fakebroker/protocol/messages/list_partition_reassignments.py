@@ -1,22 +1,19 @@
 """ListPartitionReassignments: the partitions that are being moved to other brokers (KIP-455)."""
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Int16, Int32, String
 
 
-@struct
 class ListPartitionReassignmentsTopics(Struct):
     name: String
     partition_indexes: list[Int32]
 
 
-@message(api_key=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsRequest(Message):
+class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
     timeout_ms: Int32 = 60000
     topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
-@struct
 class OngoingPartitionReassignment(Struct):
     partition_index: Int32
     replicas: list[Int32]
@@ -24,14 +21,12 @@ class OngoingPartitionReassignment(Struct):
     removing_replicas: list[Int32]
 
 
-@struct
 class OngoingTopicReassignment(Struct):
     name: String
     partitions: list[OngoingPartitionReassignment]
 
 
-@message(api_key=46, versions="0", flexible="0+")
-class ListPartitionReassignmentsResponse(Message):
+class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None

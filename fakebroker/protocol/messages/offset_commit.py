@@ -1,10 +1,9 @@
 """OffsetCommit: stores offsets of a group; topic ids since version 10 (KIP-848)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
-@struct
 class OffsetCommitRequestPartition(Struct):
     partition_index: Int32
     committed_offset: Int64
@@ -13,15 +12,13 @@ class OffsetCommitRequestPartition(Struct):
     committed_metadata: String | None
 
 
-@struct
 class OffsetCommitRequestTopic(Struct):
     name: String = field(versions="0-9", ignorable=True, default="")
     topic_id: Uuid = field(versions="10+", ignorable=True, default=ZERO_UUID)
     partitions: list[OffsetCommitRequestPartition]
 
 
-@message(api_key=8, versions="0-10", flexible="8+")
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(Message, api_key=8, versions="0-10", flexible="8+"):
     group_id: String
     generation_id_or_member_epoch: Int32 = field(versions="1+", ignorable=True, default=-1)
     member_id: String = field(versions="1+", ignorable=True, default="")
@@ -30,20 +27,17 @@ class OffsetCommitRequest(Message):
     topics: list[OffsetCommitRequestTopic]
 
 
-@struct
 class OffsetCommitResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
 
 
-@struct
 class OffsetCommitResponseTopic(Struct):
     name: String = field(versions="0-9", ignorable=True, default="")
     topic_id: Uuid = field(versions="10+", ignorable=True, default=ZERO_UUID)
     partitions: list[OffsetCommitResponsePartition]
 
 
-@message(api_key=8, versions="0-10", flexible="8+")
-class OffsetCommitResponse(Message):
+class OffsetCommitResponse(Message, api_key=8, versions="0-10", flexible="8+"):
     throttle_time_ms: Int32 = field(versions="3+", ignorable=True, default=0)
     topics: list[OffsetCommitResponseTopic]

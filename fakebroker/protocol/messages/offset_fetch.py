@@ -1,23 +1,20 @@
 """OffsetFetch: the committed offsets of a group, of several groups since version 8 (KIP-709); topic ids since 10."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Boolean, Int16, Int32, Int64, String, Uuid
 
 
-@struct
 class OffsetFetchRequestTopic(Struct):
     name: String
     partition_indexes: list[Int32]
 
 
-@struct
 class OffsetFetchRequestTopics(Struct):
     name: String = field(versions="8-9", ignorable=True, default="")
     topic_id: Uuid = field(versions="10+", ignorable=True, default=ZERO_UUID)
     partition_indexes: list[Int32]
 
 
-@struct
 class OffsetFetchRequestGroup(Struct):
     group_id: String
     member_id: String | None = field(versions="9+", ignorable=True, default=None)
@@ -25,15 +22,13 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None
 
 
-@message(api_key=9, versions="0-10", flexible="6+")
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
     group_id: String = field(versions="0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(versions="0-7", nullable="2-7", default_factory=list)
     groups: list[OffsetFetchRequestGroup] = field(versions="8+", default_factory=list)
     require_stable: Boolean = field(versions="7+", default=False)
 
 
-@struct
 class OffsetFetchResponsePartition(Struct):
     partition_index: Int32
     committed_offset: Int64
@@ -42,13 +37,11 @@ class OffsetFetchResponsePartition(Struct):
     error_code: Int16
 
 
-@struct
 class OffsetFetchResponseTopic(Struct):
     name: String
     partitions: list[OffsetFetchResponsePartition]
 
 
-@struct
 class OffsetFetchResponsePartitions(Struct):
     partition_index: Int32
     committed_offset: Int64
@@ -57,22 +50,19 @@ class OffsetFetchResponsePartitions(Struct):
     error_code: Int16
 
 
-@struct
 class OffsetFetchResponseTopics(Struct):
     name: String = field(versions="8-9", ignorable=True, default="")
     topic_id: Uuid = field(versions="10+", ignorable=True, default=ZERO_UUID)
     partitions: list[OffsetFetchResponsePartitions]
 
 
-@struct
 class OffsetFetchResponseGroup(Struct):
     group_id: String
     topics: list[OffsetFetchResponseTopics]
     error_code: Int16 = 0
 
 
-@message(api_key=9, versions="0-10", flexible="6+")
-class OffsetFetchResponse(Message):
+class OffsetFetchResponse(Message, api_key=9, versions="0-10", flexible="6+"):
     throttle_time_ms: Int32 = field(versions="3+", ignorable=True, default=0)
     topics: list[OffsetFetchResponseTopic] = field(versions="0-7", default_factory=list)
     error_code: Int16 = field(versions="2-7", ignorable=True, default=0)

@@ -1,11 +1,10 @@
 """PushTelemetry: metrics of a client (KIP-714)."""
 
-from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import Boolean, Bytes, Int8, Int16, Int32, Uuid
 
 
-@message(api_key=72, versions="0", flexible="0+")
-class PushTelemetryRequest(Message):
+class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
     client_instance_id: Uuid
     subscription_id: Int32
     terminating: Boolean
@@ -13,7 +12,6 @@ class PushTelemetryRequest(Message):
     metrics: Bytes
 
 
-@message(api_key=72, versions="0", flexible="0+")
-class PushTelemetryResponse(Message):
+class PushTelemetryResponse(Message, api_key=72, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16

@@ -4,12 +4,11 @@ It has the key of JoinGroup. Kafka's trunk had it as version 0 before 0.9. The d
 Kafka: ConsumerMetadata is version 0 of FindCoordinator, Heartbeat is version 0, and OffsetCommit is version 1.
 """
 
-from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.protocol.types import Int16, Int32, String
 
 
-@message(api_key=11, versions="0", flexible="none")
-class RewriteJoinGroupRequest(Message):
+class RewriteJoinGroupRequest(Message, api_key=11, versions="0", flexible="none"):
     group_id: String
     session_timeout_ms: Int32
     topics: list[String]
@@ -17,14 +16,12 @@ class RewriteJoinGroupRequest(Message):
     partition_assignment_strategy: String
 
 
-@struct
 class RewriteOwnedTopic(Struct):
     topic_name: String
     partitions: list[Int32]
 
 
-@message(api_key=11, versions="0", flexible="none")
-class RewriteJoinGroupResponse(Message):
+class RewriteJoinGroupResponse(Message, api_key=11, versions="0", flexible="none"):
     error_code: Int16 = 0
     group_generation_id: Int32 = -1
     consumer_id: String = ""

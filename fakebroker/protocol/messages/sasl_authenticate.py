@@ -1,16 +1,14 @@
 """SaslAuthenticate: carries the bytes of a SASL mechanism (KIP-152)."""
 
-from fakebroker.protocol.schema import Message, field, message
+from fakebroker.protocol.schema import Message, field
 from fakebroker.protocol.types import Bytes, Int16, Int64, String
 
 
-@message(api_key=36, versions="0-2", flexible="2+")
-class SaslAuthenticateRequest(Message):
+class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
     auth_bytes: Bytes
 
 
-@message(api_key=36, versions="0-2", flexible="2+")
-class SaslAuthenticateResponse(Message):
+class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
     error_code: Int16
     error_message: String | None
     auth_bytes: Bytes

@@ -1,15 +1,13 @@
 """SaslHandshake: chooses the SASL mechanism of a connection (KIP-43)."""
 
-from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import Int16, String
 
 
-@message(api_key=17, versions="0-1", flexible="none")
-class SaslHandshakeRequest(Message):
+class SaslHandshakeRequest(Message, api_key=17, versions="0-1", flexible="none"):
     mechanism: String
 
 
-@message(api_key=17, versions="0-1", flexible="none")
-class SaslHandshakeResponse(Message):
+class SaslHandshakeResponse(Message, api_key=17, versions="0-1", flexible="none"):
     error_code: Int16
     mechanisms: list[String]

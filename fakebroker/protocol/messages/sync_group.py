@@ -1,17 +1,15 @@
 """SyncGroup: the leader sends the assignments of all members, and each member receives its own."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Bytes, Int16, Int32, String
 
 
-@struct
 class SyncGroupRequestAssignment(Struct):
     member_id: String
     assignment: Bytes
 
 
-@message(api_key=14, versions="0-5", flexible="4+")
-class SyncGroupRequest(Message):
+class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
     group_id: String
     generation_id: Int32
     member_id: String
@@ -21,8 +19,7 @@ class SyncGroupRequest(Message):
     assignments: list[SyncGroupRequestAssignment]
 
 
-@message(api_key=14, versions="0-5", flexible="4+")
-class SyncGroupResponse(Message):
+class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
     throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
     error_code: Int16 = 0
     protocol_type: String | None = field(versions="5+", ignorable=True, default=None)

@@ -4,23 +4,20 @@ Each key and value follows its version, an int16. Values of version 1 are writte
 `transaction.version` is at least 1 (KIP-890).
 """
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int8, Int16, Int32, Int64, String
 
 
-@message(versions="0", flexible="none")
-class TransactionLogKey(Message):
+class TransactionLogKey(Message, versions="0", flexible="none"):
     transactional_id: String
 
 
-@struct
 class PartitionsSchema(Struct):
     topic: String
     partition_ids: list[Int32]
 
 
-@message(versions="0-1", flexible="1+")
-class TransactionLogValue(Message):
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     producer_id: Int64
     previous_producer_id: Int64 = field(versions="1+", tag=0, ignorable=True, default=-1)
     next_producer_id: Int64 = field(versions="1+", tag=1, ignorable=True, default=-1)

@@ -1,10 +1,9 @@
 """TxnOffsetCommit: stores offsets of a group when a transaction is committed (KIP-98)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid
 
 
-@struct
 class TxnOffsetCommitRequestPartition(Struct):
     partition_index: Int32
     committed_offset: Int64
@@ -12,15 +11,13 @@ class TxnOffsetCommitRequestPartition(Struct):
     committed_metadata: String | None
 
 
-@struct
 class TxnOffsetCommitRequestTopic(Struct):
     name: String = field(versions="0-5", ignorable=True, default="")
     topic_id: Uuid = field(versions="6+", ignorable=True, default=ZERO_UUID)  # KIP-1319
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-@message(api_key=28, versions="0-6", flexible="3+")
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-6", flexible="3+"):
     transactional_id: String
     group_id: String
     producer_id: Int64
@@ -31,20 +28,17 @@ class TxnOffsetCommitRequest(Message):
     topics: list[TxnOffsetCommitRequestTopic]
 
 
-@struct
 class TxnOffsetCommitResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
 
 
-@struct
 class TxnOffsetCommitResponseTopic(Struct):
     name: String = field(versions="0-5", ignorable=True, default="")
     topic_id: Uuid = field(versions="6+", ignorable=True, default=ZERO_UUID)  # KIP-1319
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-@message(api_key=28, versions="0-6", flexible="3+")
-class TxnOffsetCommitResponse(Message):
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-6", flexible="3+"):
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]

@@ -1,10 +1,9 @@
 """UpdateFeatures: changes the finalized levels of features, such as metadata.version (KIP-584, KIP-778)."""
 
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String
 
 
-@struct
 class FeatureUpdateKey(Struct):
     feature: String
     max_version_level: Int16
@@ -12,22 +11,19 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Int8 = field(versions="1+", default=1)
 
 
-@message(api_key=57, versions="0-2", flexible="0+")
-class UpdateFeaturesRequest(Message):
+class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey]
     validate_only: Boolean = field(versions="1+", default=False)
 
 
-@struct
 class UpdatableFeatureResult(Struct):
     feature: String
     error_code: Int16
     error_message: String | None
 
 
-@message(api_key=57, versions="0-2", flexible="0+")
-class UpdateFeaturesResponse(Message):
+class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: String | None

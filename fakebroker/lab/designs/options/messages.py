@@ -8,7 +8,7 @@ of RegisterConsumer is that of 1.a, where it has the consumed offsets, and its r
 from collections.abc import Mapping
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, field
 from fakebroker.protocol.types import Int16, Int64, String
 from fakebroker.topic_partition import TopicPartition
 
@@ -28,21 +28,18 @@ UNKNOWN_OFFSET = -1
 """In `PartitionAndOffset.offset`: no offset is committed."""
 
 
-@struct
 class TopicPartitions(Struct):
     topic: String
     partition_ids: list[Int16]
 
 
-@struct
 class PartitionAndOffset(Struct):
     topic: String
     partition: Int16
     offset: Int64
 
 
-@message(versions="0-1", flexible="none")
-class RegisterConsumerRequest(Message):
+class RegisterConsumerRequest(Message, versions="0-1", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     group_id: String
@@ -52,8 +49,7 @@ class RegisterConsumerRequest(Message):
     consumed_so_far: list[PartitionAndOffset] = field(versions="1+", default_factory=list)
 
 
-@message(versions="0-1", flexible="none")
-class RegisterConsumerResponse(Message):
+class RegisterConsumerResponse(Message, versions="0-1", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
@@ -62,30 +58,26 @@ class RegisterConsumerResponse(Message):
     partitions_to_own: list[PartitionAndOffset] = field(versions="1+", default_factory=list)
 
 
-@message(versions="0", flexible="none")
-class PingRequest(Message):
+class PingRequest(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     group_id: String
     consumer_id: String
 
 
-@message(versions="0", flexible="none")
-class PingResponse(Message):
+class PingResponse(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
 
 
-@message(versions="0", flexible="none")
-class CoordinatorPingRequest(Message):
+class CoordinatorPingRequest(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     consumer_id: String
 
 
-@message(versions="0", flexible="none")
-class CoordinatorPingResponse(Message):
+class CoordinatorPingResponse(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
@@ -93,15 +85,13 @@ class CoordinatorPingResponse(Message):
     consumed_so_far: list[PartitionAndOffset]
 
 
-@message(versions="0", flexible="none")
-class StopFetcherRequest(Message):
+class StopFetcherRequest(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     consumer_id: String
 
 
-@message(versions="0", flexible="none")
-class StopFetcherResponse(Message):
+class StopFetcherResponse(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
@@ -109,32 +99,28 @@ class StopFetcherResponse(Message):
     consumed_so_far: list[PartitionAndOffset]
 
 
-@message(versions="0", flexible="none")
-class StartFetcherRequest(Message):
+class StartFetcherRequest(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     consumer_id: String
     partitions_to_own: list[PartitionAndOffset]
 
 
-@message(versions="0", flexible="none")
-class StartFetcherResponse(Message):
+class StartFetcherResponse(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
     consumer_id: String
 
 
-@message(versions="0", flexible="none")
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     consumer_id: String
     offset_info: list[PartitionAndOffset]
 
 
-@message(versions="0", flexible="none")
-class OffsetCommitResponse(Message):
+class OffsetCommitResponse(Message, versions="0", flexible="none"):
     version: Int16 = 0
     correlation_id: Int64
     error_code: Int16 = 0
