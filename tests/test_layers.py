@@ -178,14 +178,20 @@ def test_the_coordinator_needs_only_the_standard_library_and_msgspec() -> None:
     assert not any(wrong.values()), wrong
 
 
-def test_the_runtime_of_coordinators_does_not_depend_on_groups() -> None:
-    for module in MODULES:
-        if module.startswith("coordinator/runtime/"):
-            assert not any(name.startswith("fakebroker.coordinator.group") for name in imports_of(module)), module
+def test_what_coordinators_share_does_not_depend_on_groups() -> None:
+    shared = {f"fakebroker.coordinator.{name}" for name in ("partitions", "timers", "history")}
+    for name in ("partitions", "timers", "history", "transaction/coordinator", "transaction/transaction"):
+        imported = imports_of(f"coordinator/{name}.py")
+        assert not {
+            each
+            for each in imported
+            if each.startswith("fakebroker.coordinator.")
+            and not each.startswith((*shared, "fakebroker.coordinator.transaction"))
+        }, name
 
 
 def test_only_the_batch_join_package_imports_batch_joins() -> None:
     """The classic group depends only on the interface that batch joins implement, `classic/extension.py`."""
     for module in MODULES:
-        if layer_of(module) == "coordinator" and not module.startswith("coordinator/group/batch_join/"):
+        if layer_of(module) == "coordinator" and not module.startswith("coordinator/batch_join/"):
             assert not any("batch_join" in name for name in imports_of(module, for_annotations=True)), module

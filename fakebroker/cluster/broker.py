@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.listeners import Endpoint, Listener
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
-from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.releases import Release

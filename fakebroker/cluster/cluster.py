@@ -54,14 +54,14 @@ from fakebroker.cluster.topics import (
     Topics,
 )
 from fakebroker.cluster.transactions import Transactions
-from fakebroker.coordinator.group.append_errors import client_error
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import ChangedGroup, History, discard_change
-from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_history import ChangedGroup, History, discard_change
+from fakebroker.coordinator.group_records import PendingOffsetRecord, Record
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.persistence import client_error
+from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ConfigError, DiskFullError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message

@@ -11,7 +11,7 @@ from typing import Any
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.logs.fetch_sessions import FetchContext
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
+from fakebroker.coordinator.timers import Rank, TimerQueue
 
 PartitionKey = tuple[bytes, int]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import NO_LEADER, Topic, Topics
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue
 
 FirstUseMode = Literal["ready", "kafka"]
 """What clients notice of the first use: nothing, or what they notice of Kafka."""

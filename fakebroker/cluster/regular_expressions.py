@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from fakebroker.coordinator.group.modern.subscription.subscriptions import InvalidRegexError, Matcher
+from fakebroker.coordinator.consumer.subscriptions import InvalidRegexError, Matcher
 
 _CACHE_SIZE = 1000
 

@@ -15,7 +15,7 @@ from fakebroker.cluster.features import Features
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
-from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ConfigError
 from fakebroker.security.acls import AclStore
 from fakebroker.security.credentials import Credentials

@@ -11,7 +11,7 @@ from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
+from fakebroker.coordinator.consumer.subscriptions import TopicMetadata, topic_hash
 from fakebroker.protocol.types import ZERO_UUID
 from fakebroker.topic_partition import unify_collision_chars
 

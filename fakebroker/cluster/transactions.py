@@ -21,16 +21,20 @@ from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
-from fakebroker.coordinator.group.records import TransactionEnd
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerEntry, TimerQueue, Timers
-from fakebroker.coordinator.transaction.api import Markers
-from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
+from fakebroker.coordinator.group_records import TransactionEnd
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerEntry, TimerQueue, Timers
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
 from fakebroker.coordinator.transaction.history import TransactionHistory
-from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import (
+    KIP_890,
+    Markers,
+    Transaction,
+    TransactionConfig,
+    TransactionRecord,
+    TransactionState,
+    TransactionValue,
+)
 from fakebroker.errors import DiskFullError, ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.transaction_markers import encode_marker

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fakebroker.cluster.logs.offsets_topic import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.conform.transcript import Step
-from fakebroker.coordinator.group.modern.records import CurrentAssignmentRecord, CurrentAssignmentValue
-from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.coordinator.consumer.records import CurrentAssignmentRecord, CurrentAssignmentValue
+from fakebroker.coordinator.consumer.states import MemberState
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

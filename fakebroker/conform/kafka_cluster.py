@@ -17,8 +17,8 @@ from fakebroker.client.transport import Address, addresses
 from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.cluster.logs.offsets_topic import parse_record
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.group_records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.host_port import format_host_port
 from fakebroker.protocol.frames import request_frame

@@ -23,14 +23,14 @@ from fakebroker.conform.names import Names
 from fakebroker.conform.player import SentRequest
 from fakebroker.conform.texts import group_text
 from fakebroker.conform.transcript import Step, Transcript
-from fakebroker.coordinator.group.modern.records import (
+from fakebroker.coordinator.consumer.records import (
     AssignmentEpochRecord,
     CurrentAssignmentRecord,
     GroupEpochRecord,
     MemberSubscriptionRecord,
 )
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, PendingOffsetRecord, Record, TransactionEnd
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.group_records import GroupRecord, GroupValue, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.consumer_protocol import encode_assignment
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest

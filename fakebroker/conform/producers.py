@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from fakebroker.cluster.logs.transactions_topic import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.conform.transcript import Step, relative
-from fakebroker.coordinator.transaction.records import TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.transaction import TransactionState, TransactionValue
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

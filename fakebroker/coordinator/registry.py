@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.timers import TimerQueue
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from fakebroker.cluster.inspect.views import (
     view_group,
     view_groups,
 )
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import ConfigError, cut_lines
 from fakebroker.server.clock import Clock
 from fakebroker.server.lifecycle import ClusterServer

@@ -23,7 +23,7 @@ from fakebroker.cluster.commands.environment import no_tls_error
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, Timers
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError, TransportError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.clock import Clock

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fakebroker import FakeCluster
-from fakebroker.coordinator.runtime.placement import MAX_HASHES, POSITIVE_HASHES
+from fakebroker.coordinator.partitions import MAX_HASHES, POSITIVE_HASHES
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.offset_commit import (

@@ -16,7 +16,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, shown
 from fakebroker.security.acls import AclOperation, ResourceType
 from fakebroker.server import seed_tables

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,

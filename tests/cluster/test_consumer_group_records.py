@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
-from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata
-from fakebroker.coordinator.group.modern.records import (
+from fakebroker.coordinator.consumer.member import ClassicMemberMetadata
+from fakebroker.coordinator.consumer.records import (
     AssignmentEpochRecord,
     AssignmentEpochValue,
     ConsumerGroupRecord,
@@ -20,8 +20,8 @@ from fakebroker.coordinator.group.modern.records import (
     SubscriptionValue,
     TargetAssignmentRecord,
 )
-from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
+from fakebroker.coordinator.consumer.states import MemberState
+from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.releases import Release
 from tests.support.annotated_hex import annotated_hex

@@ -8,7 +8,7 @@ from fakebroker.cluster.configs.changes import ResourceType
 from fakebroker.cluster.configs.group_configs import effective_group_configs, group_configs_error
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.features import Update
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
+from fakebroker.coordinator.consumer.assignors import ASSIGNORS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -16,7 +16,7 @@ from fakebroker.cluster.inspect.timelines.member_changes import partition_ranges
 from fakebroker.cluster.inspect.views import view_group, view_groups
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_groups
-from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group_history import Moment
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.batch_join.expected_instances import StoredInstance
+from fakebroker.coordinator.group_records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.persistence import replay
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode

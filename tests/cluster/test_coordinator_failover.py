@@ -5,7 +5,7 @@ import pytest
 from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord
+from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.failover_harness import FailoverHarness

@@ -4,8 +4,8 @@ from typing import Any
 
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.cluster.cluster_harness import START_MS

@@ -12,7 +12,7 @@ from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.handlers import offset_commit
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol import frames
 from fakebroker.protocol.codec import encode

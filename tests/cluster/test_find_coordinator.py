@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.cluster.cluster_harness import ClusterHarness, versions

@@ -5,8 +5,8 @@ The transcripts show the results for each state of a group.
 
 import pytest
 
-from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.describe_groups import DescribedGroup

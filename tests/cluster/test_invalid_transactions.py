@@ -7,7 +7,7 @@ import pytest
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition
 from fakebroker.cluster.transactions import Transactions
-from fakebroker.coordinator.runtime.timer_queue import Rank
+from fakebroker.coordinator.timers import Rank
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

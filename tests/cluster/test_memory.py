@@ -9,8 +9,8 @@ import pytest
 
 from fakebroker.cluster import topics as topics_module
 from fakebroker.cluster.call import Peer, read_call
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.snapshot_dict import NO_ENTRIES
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.cluster.cluster_harness import ClusterHarness

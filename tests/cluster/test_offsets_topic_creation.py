@@ -8,7 +8,7 @@ import pytest
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.first_use import FirstUseMode
 from fakebroker.cluster.inspect.explain import explain
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from fakebroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import Phase, given, settings, strategies as st
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.states import IDLE
+from fakebroker.coordinator.transaction.transaction import IDLE
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -7,8 +7,8 @@ from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
-from fakebroker.coordinator.group.classic import group as group_module
-from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.classic import group as group_module
+from fakebroker.coordinator.snapshot_dict import SnapshotDict
 from tests.support.cluster.consumer_group_frames import ConsumerGroupFrames
 from tests.support.cluster.group_frames import GROUP, GroupFrames
 

@@ -10,8 +10,8 @@ import pytest
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.regular_expressions import compile_regex
-from fakebroker.coordinator.group.modern.records import RegexRecord
-from fakebroker.coordinator.group.modern.subscription.subscriptions import InvalidRegexError
+from fakebroker.coordinator.consumer.records import RegexRecord
+from fakebroker.coordinator.consumer.subscriptions import InvalidRegexError
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings, strategies as st
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.record_views import batches_of
 from fakebroker.cluster.inspect.views import committed_offsets, find_group
-from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ConfigError
 from tests.support.cluster.cluster_contents import contents
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment

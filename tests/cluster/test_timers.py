@@ -11,8 +11,8 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.coordinator.group.append_errors import APPEND_ERRORS
-from fakebroker.coordinator.runtime.timer_queue import MOST_REPEATS, Order, Rank, TimedValue, TimerQueue
+from fakebroker.coordinator.persistence import APPEND_ERRORS
+from fakebroker.coordinator.timers import MOST_REPEATS, Order, Rank, TimedValue, TimerQueue
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest

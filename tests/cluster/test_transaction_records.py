@@ -13,9 +13,8 @@ from fakebroker.cluster.logs.transactions_topic import (
     record_value,
 )
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.transaction.transaction import TransactionRecord, TransactionState, TransactionValue
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest

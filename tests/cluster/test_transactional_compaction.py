@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.transaction.api import Markers
+from fakebroker.coordinator.transaction.transaction import Markers
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_records import (
     DeleteRecordsPartition,

@@ -9,7 +9,7 @@ from fakebroker.cluster import snapshot
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.states import ONGOING
+from fakebroker.coordinator.transaction.transaction import ONGOING
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.messages.add_partitions_to_txn import (

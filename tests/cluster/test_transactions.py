@@ -9,8 +9,7 @@ from fakebroker.cluster import snapshot
 from fakebroker.cluster.logs.transactions_topic import read_records
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.api import Markers
-from fakebroker.coordinator.transaction.config import KIP_890
+from fakebroker.coordinator.transaction.transaction import KIP_890, Markers
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

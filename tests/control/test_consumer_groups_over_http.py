@@ -8,7 +8,7 @@ import pytest
 from fakebroker.control import Client
 from fakebroker.control.client.client import GroupOptions
 from fakebroker.control.routes.views.group_rows import why_consumer_group
-from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse

@@ -17,7 +17,7 @@ from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,

@@ -1,9 +1,9 @@
 """Batch joins (KAFKA-8397): requests for many members, and expected instances after a failover."""
 
-from fakebroker.coordinator.group.api import JoinResult
-from fakebroker.coordinator.group.batch_join.batch import BatchJoin
-from fakebroker.coordinator.group.batch_join.join_batch import join_batch
-from fakebroker.coordinator.group.classic.extension import no_extension
+from fakebroker.coordinator.api import JoinResult
+from fakebroker.coordinator.batch_join.batch import BatchJoin
+from fakebroker.coordinator.batch_join.join_batch import join_batch
+from fakebroker.coordinator.classic.extension import no_extension
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     RANGE,

@@ -1,7 +1,7 @@
 """Committed offsets are stored, fetched and deleted. The checks of members are in `test_requests_in_each_state.py`."""
 
-from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness
 from tests.support.subtests import subtest_for_each

@@ -4,7 +4,7 @@ A join of an expected instance waits, without a change of the group's state, unt
 Registrations and waits last `REBALANCE_MS` by default.
 """
 
-from fakebroker.coordinator.group.offsets.offset_requests import expired_records
+from fakebroker.coordinator.committed_offsets import expired_records
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     RANGE,

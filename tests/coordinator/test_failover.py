@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,

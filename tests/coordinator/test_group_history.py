@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from fakebroker.coordinator.group.api import JoinGroup, SyncGroup
-from fakebroker.coordinator.group.history import (
+from fakebroker.coordinator.api import JoinGroup, SyncGroup
+from fakebroker.coordinator.group_history import (
     Change,
     History,
     Moment,
@@ -14,7 +14,7 @@ from fakebroker.coordinator.group.history import (
     Timer,
     Timers,
 )
-from fakebroker.coordinator.runtime.history import MAX_MOMENTS, MAX_MOMENTS_OF_ONE, MAX_WITHOUT_MOMENTS, DroppedMoments
+from fakebroker.coordinator.history import MAX_MOMENTS, MAX_MOMENTS_OF_ONE, MAX_WITHOUT_MOMENTS, DroppedMoments
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,

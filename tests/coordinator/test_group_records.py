@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.persistence import replay
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.releases import NEWEST
 from tests.support.coordinator.coordinator_harness import (

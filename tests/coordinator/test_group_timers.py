@@ -2,7 +2,7 @@
 
 from math import inf
 
-from fakebroker.coordinator.group.records import GroupRecord
+from fakebroker.coordinator.group_records import GroupRecord
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     REBALANCE_MS,

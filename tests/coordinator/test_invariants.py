@@ -1,6 +1,6 @@
 """Broken invariants of groups are reported, and only the transitions in `TRANSITIONS` are possible.
 
-A new rule in `fakebroker/coordinator/group/invariants.py` needs a case in `BROKEN`.
+A new rule in `fakebroker/coordinator/invariants.py` needs a case in `BROKEN`.
 """
 
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from math import inf
 
 import pytest
 
-from fakebroker.coordinator.group.api import JoinGroup
-from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance, WaitingJoin
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import TRANSITIONS, GroupState
-from fakebroker.coordinator.group.invariants import InvariantError, StepChecker, check
-from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.api import JoinGroup
+from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance, WaitingJoin
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import TRANSITIONS, GroupState
+from fakebroker.coordinator.invariants import InvariantError, StepChecker, check
+from fakebroker.coordinator.snapshot_dict import SnapshotDict
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each
 

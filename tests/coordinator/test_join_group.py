@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fakebroker.coordinator.group.api import JoinedMember, JoinResult
+from fakebroker.coordinator.api import JoinedMember, JoinResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.coordinator_harness import (

@@ -1,8 +1,8 @@
 """The groups of the partitions that a coordinator leads, and the end of these groups when it resigns a partition."""
 
-from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.api import JoinResult, SyncResult
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness
 

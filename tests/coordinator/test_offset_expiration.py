@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, OffsetRecord, Record
+from fakebroker.coordinator.group_records import GroupRecord, GroupValue, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each

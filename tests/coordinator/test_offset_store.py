@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
+from fakebroker.coordinator.offset_store import CommittedOffset, OffsetStore
 
 INT64, INT32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
 COMMITTED = st.builds(

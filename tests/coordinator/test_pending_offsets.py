@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffsets
-from fakebroker.coordinator.group.records import (
+from fakebroker.coordinator.group_records import (
     GroupRecord,
     OffsetRecord,
     PendingOffsetRecord,
     TransactionEnd,
 )
+from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.pending_offsets import PendingOffsets
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 

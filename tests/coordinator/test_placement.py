@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.coordinator.runtime.placement import java_string_hash, java_string_length, partition_for
+from fakebroker.coordinator.partitions import java_string_hash, java_string_length, partition_for
 from tests.support.subtests import subtest_for_each
 
 # Group id, length, hashCode, partition of 50, partition of 3.

@@ -1,7 +1,7 @@
 """The protocol that the votes of the members select."""
 
-from fakebroker.coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
-from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
+from fakebroker.coordinator.classic.group import java_hash_map_order, most_voted
+from fakebroker.coordinator.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each

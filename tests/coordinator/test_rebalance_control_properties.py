@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.support.coordinator.coordinator_harness import REBALANCE_MS, CoordinatorHarness
 from tests.support.soak import examples, soak

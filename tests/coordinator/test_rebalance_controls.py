@@ -2,8 +2,8 @@
 
 import pytest
 
-from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator import controls
+from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.support.coordinator.coordinator_harness import REBALANCE_MS, SESSION_MS, CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each

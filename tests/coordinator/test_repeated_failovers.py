@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import pytest
 
-from fakebroker.coordinator.group.api import Answer
-from fakebroker.coordinator.group.classic.states import DEAD, GroupState
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import (
+from fakebroker.coordinator.api import Answer
+from fakebroker.coordinator.classic.states import DEAD, GroupState
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_records import (
     KeyedRecord,
     OffsetRecord,
     PendingOffsetRecord,
     Record,
     TransactionEnd,
 )
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 from tests.support.coordinator.group_state_machine import GROUP_IDS, OFFERS, RETENTION_MS, GroupStateMachine

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
+from fakebroker.coordinator.snapshot_dict import NO_ENTRIES, SnapshotDict
 
 keys = st.integers(0, 99).map(str)
 changes = st.lists(

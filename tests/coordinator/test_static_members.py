@@ -1,6 +1,6 @@
 """Static members (KIP-345): their replacement, fencing of the former id, and how long they stay members."""
 
-from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.coordinator_harness import (

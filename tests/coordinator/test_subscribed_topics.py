@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
+from fakebroker.coordinator.classic.group import parse_subscribed_topics
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each

@@ -1,6 +1,6 @@
 """SyncGroup: assignments sent by the leader and returned to members."""
 
-from fakebroker.coordinator.group.api import SyncResult
+from fakebroker.coordinator.api import SyncResult
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 

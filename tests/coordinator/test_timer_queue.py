@@ -4,7 +4,7 @@ from math import inf
 
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.timers import TimedValue, TimerQueue
 
 
 def values(queue: TimerQueue[TimedValue[str]], now_ms: float = inf) -> list[tuple[str, float]]:

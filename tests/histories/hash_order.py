@@ -7,7 +7,7 @@ compared if both sides have the same order.
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, Assignor, GroupSpec
+from fakebroker.coordinator.consumer.assignors import Assignment, Assignor, GroupSpec
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from fakebroker import FakeCluster
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.consumer_offsets import (
     GroupMetadataKey,

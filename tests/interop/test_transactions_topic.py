@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from tests.support.client.wire_producer import WireProducer
 from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer

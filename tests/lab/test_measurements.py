@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.designs import design_named
 from fakebroker.lab.script import BrokerDo, BrokerEvent, ClusterPlan, MemberEvent, TopicEvent
 from fakebroker.lab.world.world import World

@@ -1,6 +1,6 @@
 """Events of look-ups: `again` marks look-ups by members that the coordinator may know already."""
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.script.script import Act
 from fakebroker.replay.simulation.scheduler import START_MS
 from fakebroker.replay.workload.loads import Load

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.comparison.compared_figures import answered, latency_quantile, lost_or_unanswered, requests
 from fakebroker.replay.comparison.samples import Samples, counted_by
 from fakebroker.replay.members.events import Event, Source

@@ -3,8 +3,8 @@
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.group_records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.report.evidence import COLUMNS, violated

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.script.generator import by_offsets_partition, member_scripts, offsets_partition
 from fakebroker.replay.script.script import DDL, Act, Script, script_of
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie

@@ -10,7 +10,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from pyspark.sql import SparkSession
 
 from fakebroker.cluster.inspect.record_views import batches_of
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.script.script import Act
 from fakebroker.replay.spark.simulation_tasks import timeline_of
 from fakebroker.replay.workload.timeline import OVER, performing

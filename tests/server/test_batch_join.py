@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.coordinator.group.classic.extension import no_extension
+from fakebroker.coordinator.classic.extension import no_extension
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -19,7 +19,7 @@ import pytest
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.group.invariants import check as check_group
+from fakebroker.coordinator.invariants import check as check_group
 from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse

@@ -14,8 +14,8 @@ import pytest
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, seed_in_steps
-from fakebroker.coordinator.group.invariants import check
-from fakebroker.coordinator.group.records import GroupRecord
+from fakebroker.coordinator.group_records import GroupRecord
+from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,

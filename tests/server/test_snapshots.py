@@ -6,7 +6,7 @@ from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.cluster.topics import Topic
-from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

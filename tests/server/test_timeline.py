@@ -8,7 +8,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.timelines.timeline import Timeline, short_names
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group_history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

@@ -7,15 +7,16 @@ from fakebroker.cluster.commands.definition import (
     command,
 )
 from fakebroker.cluster.commands.handles import Hold
-from fakebroker.coordinator.group import consumer_group_controls, controls
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
+from fakebroker.coordinator import controls
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer import controls as consumer_controls
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.transaction import controls as transaction_controls
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.transaction import TransactionState
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.validation import Seconds
 
@@ -279,7 +280,7 @@ class GroupCommands(CommandsBase):
 
         def fence(coordinator: Coordinator, group: Group | ConsumerGroup, now_ms: float) -> None:
             consumer_group = controls.consumer_group(group)
-            consumer_group_controls.fence_epoch(
+            consumer_controls.fence_epoch(
                 coordinator, consumer_group, controls.member_of(consumer_group, member), now_ms
             )
 

@@ -22,7 +22,7 @@ from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
 from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error, values_error
 from fakebroker.cluster.faults.error_catalog import MESSAGES
-from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order
+from fakebroker.coordinator.classic.group import java_hash_map_order
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.releases import Release, has_patches_of_4_2
 from fakebroker.security.acls import AclOperation

@@ -23,13 +23,12 @@ from fakebroker.cluster.configs.listener_settings import (
 )
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.cluster.regular_expressions import compile_regex
-from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
-from fakebroker.coordinator.group.classic.extension import no_extension
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
-from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
+from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension
+from fakebroker.coordinator.classic.extension import no_extension
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.consumer.assignors import ASSIGNORS, Assignor
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
+from fakebroker.coordinator.consumer.subscriptions import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.security.mechanisms import MECHANISMS

@@ -1,6 +1,6 @@
 """Failures of appends of coordinators to their internal topics, which tests request. Plain data."""
 
-from fakebroker.coordinator.group.append_errors import APPEND_ERRORS
+from fakebroker.coordinator.persistence import APPEND_ERRORS
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 
 

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
+from fakebroker.coordinator.timers import Rank, TimerQueue
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 

@@ -34,7 +34,7 @@ from fakebroker.cluster.faults.error_responses import (
 from fakebroker.cluster.faults.rule import Action, Delay, Fault, actions_of, checked, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions, replaced

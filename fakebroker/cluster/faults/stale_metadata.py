@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Topics
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataResponse
 from fakebroker.protocol.schema import Message

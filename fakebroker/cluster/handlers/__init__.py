@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import join_group, sync_group
-from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.batch_join.batch import BatchResult
+from fakebroker.coordinator.api import JoinResult, SyncResult
+from fakebroker.coordinator.batch_join.batch import BatchResult
 from fakebroker.protocol.registry import module_name
 from fakebroker.protocol.schema import Message
 

@@ -11,7 +11,7 @@ from fakebroker.cluster.authorization import cluster_error, refusal, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.topics import INTERNAL_TOPICS
-from fakebroker.coordinator.transaction.config import KIP_890
+from fakebroker.coordinator.transaction.transaction import KIP_890
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import group_error, operations, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.consumer_group_heartbeat import HIDES_TOPICS, is_enabled
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -7,8 +7,8 @@ from fakebroker.cluster.authorization import group_error, may_describe, topic_er
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.settings import KIP_848
 from fakebroker.cluster.features import GROUP_VERSION
-from fakebroker.coordinator.group.modern.member import Partitions
-from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.consumer.member import Partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

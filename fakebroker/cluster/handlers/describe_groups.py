@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, operations
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import DEAD, STABLE
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.classic.group import Group, Member
+from fakebroker.coordinator.classic.states import DEAD, STABLE
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import (
     EXPECTED_TAG,

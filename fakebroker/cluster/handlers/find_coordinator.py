@@ -11,7 +11,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.listeners import Listener
-from fakebroker.coordinator.runtime.placement import Hashes
+from fakebroker.coordinator.partitions import Hashes
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

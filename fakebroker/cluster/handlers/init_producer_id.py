@@ -9,7 +9,7 @@ from fakebroker.cluster.authorization import cluster_error, may_any, transaction
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.parked import ParkedRequest
-from fakebroker.coordinator.transaction.api import ProducerResult
+from fakebroker.coordinator.transaction.transaction import ProducerResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.releases import Release

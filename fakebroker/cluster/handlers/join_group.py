@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, may_describe, refusal
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult
-from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
-from fakebroker.coordinator.group.batch_join.join_batch import join_batch
+from fakebroker.coordinator.api import JoinGroup, JoinResult
+from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember, BatchResult
+from fakebroker.coordinator.batch_join.join_batch import join_batch
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, group_error
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE
+from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.releases import Release

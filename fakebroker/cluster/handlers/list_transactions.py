@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import transaction_error
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.transaction.states import TransactionState as State
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import Transaction, TransactionState as State
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_transactions import (
     ListTransactionsRequest,

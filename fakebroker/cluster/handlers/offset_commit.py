@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import group_error, refusal, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.topics import Topic
-from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.frames import forget_shared_response, share_response
 from fakebroker.protocol.messages.offset_commit import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.offset_store import CommittedOffset, OffsetStore
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.offset_fetch import (

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.api import SyncGroup, SyncResult
+from fakebroker.coordinator.api import SyncGroup, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.security.acls import AclOperation

@@ -11,7 +11,7 @@ import msgspec
 
 from fakebroker.cluster.parked import Parked
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
-from fakebroker.coordinator.transaction.config import KIP_890
+from fakebroker.coordinator.transaction.transaction import KIP_890
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.topic_partition import TopicPartition

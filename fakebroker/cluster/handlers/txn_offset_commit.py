@@ -11,7 +11,7 @@ from fakebroker.cluster.authorization import group_error, refusal, topic_error, 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

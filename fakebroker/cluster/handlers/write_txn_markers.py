@@ -11,8 +11,7 @@ from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
-from fakebroker.coordinator.transaction.api import Markers
-from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
+from fakebroker.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, Markers
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

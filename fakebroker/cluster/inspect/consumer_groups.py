@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fakebroker.cluster.inspect.timelines.timeline import short_names
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.group_history import Moment
 from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

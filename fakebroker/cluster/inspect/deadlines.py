@@ -17,18 +17,18 @@ from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_run
 from fakebroker.cluster.inspect.phrases import counted, listed
 from fakebroker.cluster.inspect.timelines.timeline import short_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.migration.conversion import is_downgraded_without
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.offsets.offset_requests import (
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from fakebroker.coordinator.committed_offsets import (
     Expiration,
     next_expiration,
     next_expiration_of_consumer_group,
 )
-from fakebroker.coordinator.transaction.states import ONGOING, PREPARED
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.migration import is_downgraded_without
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.transaction.transaction import ONGOING, PREPARED
 
 if TYPE_CHECKING:
     from fakebroker.cluster.broker import BrokerNode

@@ -17,11 +17,10 @@ from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timelines.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.classic.group import Group, Member
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group_history import Moment
 from fakebroker.errors import ErrorCode, printable
 
 

@@ -9,16 +9,16 @@ from fakebroker.cluster.inspect.deadlines import offsets_removal
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timelines.member_changes import partition_ranges
 from fakebroker.cluster.inspect.timelines.timeline import with_names
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, ConsumerGroupMember
-from fakebroker.coordinator.group.modern.states import (
+from fakebroker.coordinator.consumer.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, ConsumerGroupMember
+from fakebroker.coordinator.consumer.states import (
     STABLE,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
     ConsumerGroupState,
 )
-from fakebroker.coordinator.group.modern.subscription.subscriptions import MIN_REFRESH_INTERVAL_MS
+from fakebroker.coordinator.consumer.subscriptions import MIN_REFRESH_INTERVAL_MS
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_history import Moment
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 

@@ -12,17 +12,17 @@ from fakebroker.cluster.inspect.phrases import counted, listed, lower_first, sec
 from fakebroker.cluster.inspect.transaction_views import awaited_markers, find_transaction, hanging_transactions
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.history import TransactionMoment
-from fakebroker.coordinator.transaction.records import MAX_EPOCH
-from fakebroker.coordinator.transaction.states import (
+from fakebroker.coordinator.transaction.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
     EMPTY,
+    MAX_EPOCH,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    Transaction,
 )
-from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import printable
 from fakebroker.topic_partition import format_partitions
 

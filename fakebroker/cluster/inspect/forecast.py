@@ -12,13 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstances
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.rebalance import expire_next_timer
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
-from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstances
+from fakebroker.coordinator.classic.group import Group, Member
+from fakebroker.coordinator.classic.rebalance import expire_next_timer
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
+from fakebroker.coordinator.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
 
 GroupTimer = Literal["session", "pending_member", "initial_delay", "join", "sync", "expected"]

@@ -4,7 +4,7 @@ from itertools import islice
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.classic.group import Group
 
 _MAX_CALLS = 5_000
 """How many of the newest calls are read."""

@@ -14,11 +14,16 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.history import DEAD
 from fakebroker.coordinator.transaction.history import TransactionMoment
-from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
-from fakebroker.coordinator.transaction.states import ONGOING, PREPARED, STORED_STATES
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ONGOING,
+    PREPARED,
+    STORED_STATES,
+    Transaction,
+)
 from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of, printable
 from fakebroker.topic_partition import TopicPartition, format_partitions
 

@@ -13,16 +13,15 @@ from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, Consume
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timelines.timeline import Timeline
 from fakebroker.cluster.inspect.transaction_views import TransactionView
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffset
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.classic.group import Group, Member
+from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.group_history import Moment
+from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.pending_offsets import PendingOffset
 from fakebroker.errors import ProtocolError, and_more, cut_lines, printable
 from fakebroker.protocol.consumer_protocol import (
     Subscription,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, prefixed, version_of
-from fakebroker.coordinator.group.modern import records
-from fakebroker.coordinator.group.modern.member import ALL_IN_MEMBER_EPOCH, ClassicMemberMetadata, Partitions
-from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
-from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
+from fakebroker.coordinator.consumer import records
+from fakebroker.coordinator.consumer.member import ALL_IN_MEMBER_EPOCH, ClassicMemberMetadata, Partitions
+from fakebroker.coordinator.consumer.records import ConsumerGroupRecord
+from fakebroker.coordinator.consumer.states import MemberState
+from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages import consumer_group_records as messages
 from fakebroker.protocol.releases import Release

@@ -10,7 +10,7 @@ from typing import Any
 
 from fakebroker.cluster.configs.log_config import LogConfig
 from fakebroker.cluster.topics import Partition, Topics
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue
 
 _LAST_MS = 253_402_300_799_000
 """The end of the year 9999; records that expire later never expire."""

@@ -13,10 +13,9 @@ from typing import Any
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
-from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.records import (
+from fakebroker.coordinator.batch_join.expected_instances import StoredInstance
+from fakebroker.coordinator.consumer.records import ConsumerGroupRecord
+from fakebroker.coordinator.group_records import (
     GroupRecord,
     GroupValue,
     KeyedRecord,
@@ -26,6 +25,7 @@ from fakebroker.coordinator.group.records import (
     Record,
     TransactionEnd,
 )
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_offsets import (
     EXPECTED_MEMBERS_TAG,

@@ -10,8 +10,7 @@ from contextlib import suppress
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.transaction import TransactionRecord, TransactionState, TransactionValue
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue

@@ -17,7 +17,7 @@ from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
 from fakebroker.cluster.replication.replica_copies import Copy, ReplicaCopies
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topics
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.protocol.releases import Release
 
 

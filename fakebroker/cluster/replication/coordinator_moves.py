@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import NO_LEADER, Partition
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12

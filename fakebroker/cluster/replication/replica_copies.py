@@ -10,7 +10,7 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, Timers
+from fakebroker.coordinator.timers import TimedValue, Timers
 
 CopyRate = Callable[[Partition, int], float]
 """Returns how many bytes per second may be copied from the leader of a partition to a broker; infinite if unlimited."""

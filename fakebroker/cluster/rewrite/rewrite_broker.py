@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_records import Record
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group_store import GroupStore
 

@@ -11,13 +11,13 @@ from typing import Any
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
 from fakebroker.cluster.topics import Topics
-from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.rewrite.api import GroupMetadata, RewriteConfig, Stored
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group_store import GroupStore
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.timers import TimerQueue
 
 GroupRegistry = Registry[GroupMetadata | None]
 

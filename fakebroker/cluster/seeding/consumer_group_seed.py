@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from fakebroker.coordinator.group.modern.assignors.group_spec import GroupSpec, MemberSpec
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.member import Partitions
-from fakebroker.coordinator.group.modern.records import (
+from fakebroker.coordinator.consumer.assignors import GroupSpec, MemberSpec
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.consumer.member import Partitions
+from fakebroker.coordinator.consumer.records import (
     AssignmentEpochRecord,
     AssignmentEpochValue,
     ConsumerGroupRecord,
@@ -20,8 +20,8 @@ from fakebroker.coordinator.group.modern.records import (
     SubscriptionValue,
     TargetAssignmentRecord,
 )
-from fakebroker.coordinator.group.modern.states import STABLE
-from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, metadata_hash
+from fakebroker.coordinator.consumer.states import STABLE
+from fakebroker.coordinator.consumer.subscriptions import TopicMetadata, metadata_hash
 from fakebroker.topic_partition import TopicPartition
 
 

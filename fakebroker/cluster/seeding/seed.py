@@ -17,15 +17,15 @@ from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.seeding.consumer_group_seed import SeededMember, group_records, member_id_of
 from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
-from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.rebalance import reject_waiting
-from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
+from fakebroker.coordinator import controls
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.rebalance import reject_waiting
+from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.group_records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
+from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.persistence import replay
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.topic_partition import (

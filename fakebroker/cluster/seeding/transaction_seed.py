@@ -15,9 +15,15 @@ from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.seeding.producer import produce
 from fakebroker.cluster.seeding.seed_lag import MAX_RECORDS
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
-from fakebroker.coordinator.transaction.config import KIP_890
-from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, TransactionValue
-from fakebroker.coordinator.transaction.states import EMPTY, ONGOING, PREPARED, STORED_STATES
+from fakebroker.coordinator.transaction.transaction import (
+    EMPTY,
+    EXHAUSTED_EPOCH,
+    KIP_890,
+    ONGOING,
+    PREPARED,
+    STORED_STATES,
+    TransactionValue,
+)
 from fakebroker.errors import ConfigError, check_integer, one_of, shown
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import MAX_INT64, parse_partition

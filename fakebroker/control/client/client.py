@@ -48,7 +48,7 @@ from fakebroker.control.client.json_views import (
     transaction_view,
 )
 from fakebroker.control.client.remote_handles import RemoteAppendFailure, RemoteFault
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault

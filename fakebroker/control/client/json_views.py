@@ -17,8 +17,8 @@ from fakebroker.cluster.inspect.timelines.transaction_timeline import Transactio
 from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.seeding.seed import GroupSeed
-from fakebroker.coordinator.group.history import MemberChange, Moment, Timer
-from fakebroker.coordinator.runtime.history import DroppedMoments
+from fakebroker.coordinator.group_history import MemberChange, Moment, Timer
+from fakebroker.coordinator.history import DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition, parse_partition

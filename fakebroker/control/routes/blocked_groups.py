@@ -22,11 +22,11 @@ from fakebroker.control.routes.views.group_rows import (
 )
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.group_controls import GroupControls
 
 MAX_LISTED = 100
 

@@ -25,7 +25,7 @@ from fakebroker.control.routes.views.group_rows import (
 )
 from fakebroker.control.routes.views.group_views import FullGroup, GroupDetail, TimelineView, detail, full_group
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
+from fakebroker.coordinator.history import MAX_MOMENTS_OF_ONE
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
 

@@ -19,7 +19,7 @@ from fakebroker.control.routes.operations import CLUSTER, Content, operation
 from fakebroker.control.routes.views.group_views import GroupDetail, detail
 from fakebroker.control.routes.views.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
 from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S, WaitKind

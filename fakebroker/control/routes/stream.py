@@ -17,7 +17,7 @@ from fakebroker.control.routes.operations import CLUSTER, Content, encoder, oper
 from fakebroker.control.routes.views.cluster_views import overview
 from fakebroker.control.routes.views.group_rows import GroupRow, row_of
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group_history import Moment
 
 logger = logging.getLogger("fakebroker")
 

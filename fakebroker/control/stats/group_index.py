@@ -14,11 +14,11 @@ import msgspec
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.history import DEAD
 from fakebroker.server.fake_cluster import FakeCluster
 
 GROUPS_PER_STEP = 1_000

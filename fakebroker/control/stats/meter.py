@@ -20,13 +20,13 @@ from fakebroker.cluster.handlers.heartbeat import ALIVE
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
-from fakebroker.coordinator.group.modern.changes import UPGRADED
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.runtime.history import DEAD, LOADED, MAX_SIZE
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer.group import UPGRADED
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.group_history import History, Moment, RecordedMoment
+from fakebroker.coordinator.history import DEAD, LOADED, MAX_SIZE
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
-from fakebroker.coordinator.transaction.states import PREPARE_ABORT, PREPARE_COMMIT
+from fakebroker.coordinator.transaction.transaction import PREPARE_ABORT, PREPARE_COMMIT
 from fakebroker.server.connections.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 

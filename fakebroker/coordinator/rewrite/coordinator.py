@@ -77,7 +77,7 @@ from fakebroker.coordinator.rewrite.states import (
     STEADY,
     CoordinatorState,
 )
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimerQueue
+from fakebroker.coordinator.timers import Rank, TimerQueue
 from fakebroker.errors import ErrorCode
 
 Changed = Callable[[RewriteGroup, CoordinatorState, str, float], None]

@@ -5,9 +5,14 @@ Transactions are changed by the functions for requests and timers, so that recor
 """
 
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
-from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
-from fakebroker.coordinator.transaction.states import DEAD, ONGOING, STORED_STATES
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import (
+    DEAD,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ONGOING,
+    STORED_STATES,
+    Transaction,
+)
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 
 HOLDABLE_STATES = (*STORED_STATES, DEAD)

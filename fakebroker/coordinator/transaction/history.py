@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fakebroker.coordinator.runtime.history import BoundedHistory
+from fakebroker.coordinator.history import BoundedHistory
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.topic_partition import TopicPartition
 

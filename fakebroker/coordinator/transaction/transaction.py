@@ -1,32 +1,222 @@
-"""One transactional id at its coordinator: what is stored, what is pending, and the values of its next transitions."""
+"""One transactional id at its coordinator: settings, states, what is stored, what is pending, and its next values."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from fakebroker.coordinator.transaction.api import Markers, ProducerResult
-from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
-from fakebroker.coordinator.transaction.records import (
-    EXHAUSTED_EPOCH,
-    MAX_EPOCH,
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    TransactionValue,
-)
-from fakebroker.coordinator.transaction.states import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    EMPTY,
-    IDLE,
-    ONGOING,
-    PREPARE_COMMIT,
-    TRANSITIONS,
-    TransactionState,
-)
+from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
+
+KIP_890 = 2
+"""The first transaction version (`transaction.version`) in which each end of a transaction raises the epoch."""
+
+
+# Settings
+
+
+class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker settings that a transaction coordinator uses, with Kafka's defaults.
+
+    Attributes:
+        partition_count: `transaction.state.log.num.partitions`.
+        max_timeout_ms: `transaction.max.timeout.ms`.
+        id_expiration_ms: `transactional.id.expiration.ms`.
+        abort_check_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+        expiration_check_interval_ms: `transaction.remove.expired.transaction.cleanup.interval.ms`.
+        version: The finalized level of the feature `transaction.version`.
+        checks_pending_first: Whether AddPartitionsToTxn looks for a pending transition before the epoch, as since 4.0.
+        rotates_when_fenced: Whether an aborted producer without an epoch left gets a new producer id, as since 4.3.
+    """
+
+    partition_count: int = 50
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    abort_check_interval_ms: int = 10_000
+    expiration_check_interval_ms: int = 3_600_000
+    version: int = KIP_890
+    checks_pending_first: bool = True
+    rotates_when_fenced: bool = True
+
+
+# The states of a transaction, the answers to requests in each state, and the transitions between states
+
+
+class TransactionState(Enum):
+    """The states of a transactional id (Kafka's `TransactionState`), named as Kafka names them to clients.
+
+    In every state these faults are rejected: another producer id (INVALID_PRODUCER_ID_MAPPING; InitProducerId:
+    PRODUCER_FENCED) and another epoch (PRODUCER_FENCED). A request that changes the transaction gets
+    CONCURRENT_TRANSACTIONS while a transition is pending, which it is until its record is stored. The answers to
+    requests without these faults are listed below.
+
+    EMPTY: The id has a producer id, and no transaction.
+        InitProducerId: the next epoch, or a new producer id with epoch 0 if the epochs are exhausted.
+        AddPartitionsToTxn, AddOffsetsToTxn: accepted.
+        EndTxn: INVALID_TXN_STATE; with KIP-890, an abort is accepted.
+        Transitions:
+            InitProducerId -> EMPTY.
+            A partition is added -> ONGOING.
+            KIP-890: EndTxn with an abort -> PREPARE_ABORT.
+            The id expires -> DEAD.
+    ONGOING: Partitions have been added.
+        InitProducerId: the transaction is aborted in a higher epoch; CONCURRENT_TRANSACTIONS once this is stored.
+        AddPartitionsToTxn, AddOffsetsToTxn: accepted.
+        EndTxn: accepted.
+        In epoch 32767, EndTxn with KIP-890, and before 4.3 InitProducerId: UNKNOWN_SERVER_ERROR, as there is no higher
+        epoch.
+        Transitions:
+            A partition is added -> ONGOING.
+            EndTxn -> PREPARE_COMMIT or PREPARE_ABORT.
+            InitProducerId, or the transaction times out -> PREPARE_EPOCH_FENCE, then PREPARE_ABORT.
+    PREPARE_COMMIT, PREPARE_ABORT: The outcome is decided, and markers are written to the partitions.
+        InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn: CONCURRENT_TRANSACTIONS.
+        EndTxn: CONCURRENT_TRANSACTIONS, since the next transition is pending from the start.
+        Transitions:
+            All markers are written -> COMPLETE_COMMIT or COMPLETE_ABORT.
+    COMPLETE_COMMIT, COMPLETE_ABORT: The last transaction has ended, and there is no other.
+        InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn: as in EMPTY.
+        EndTxn: NONE if it repeats the last one, else INVALID_TXN_STATE; with KIP-890, an abort in the new epoch is
+        accepted, as in EMPTY.
+        Transitions: as in EMPTY.
+    DEAD: The tombstone of an expired id is being stored. Only ever pending.
+    PREPARE_EPOCH_FENCE: The producer is being fenced. Only ever pending, until PREPARE_ABORT is.
+    """
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+EMPTY = TransactionState.EMPTY
+ONGOING = TransactionState.ONGOING
+PREPARE_COMMIT = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
+DEAD = TransactionState.DEAD
+PREPARE_EPOCH_FENCE = TransactionState.PREPARE_EPOCH_FENCE
+
+TRANSITIONS: Mapping[TransactionState, tuple[TransactionState, ...]] = {
+    EMPTY: (EMPTY, ONGOING, PREPARE_ABORT, DEAD),
+    ONGOING: (ONGOING, PREPARE_COMMIT, PREPARE_ABORT, PREPARE_EPOCH_FENCE),
+    PREPARE_COMMIT: (COMPLETE_COMMIT,),
+    PREPARE_ABORT: (COMPLETE_ABORT,),
+    COMPLETE_COMMIT: (EMPTY, ONGOING, PREPARE_ABORT, DEAD),
+    COMPLETE_ABORT: (EMPTY, ONGOING, PREPARE_ABORT, DEAD),
+    DEAD: (),
+    PREPARE_EPOCH_FENCE: (PREPARE_ABORT,),
+}
+
+STORED_STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
+"""The states in which a transactional id is stored."""
+
+PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+"""The states in which markers are written."""
+
+IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
+"""The states without a transaction."""
+
+
+# The records in `__transaction_state`. `cluster/logs/` has their encoding. Only the last record of an id is valid; one
+# without a value is a tombstone.
+
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_TIME = -1
+MAX_EPOCH = 2**15 - 1
+
+EXHAUSTED_EPOCH = MAX_EPOCH - 1
+"""The last epoch of a producer id that clients get; the one after it is for the coordinator, to fence this one."""
+
+
+class TransactionValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A transactional id after a transition (Kafka's `TransactionLogValue`).
+
+    Attributes:
+        producer_id: The producer id.
+        previous_producer_id: The producer id before the transition; -1 if there was none.
+        next_producer_id: The producer id after the end of the transaction, if the epochs are exhausted; else -1.
+        epoch: The producer epoch; -1 for an id that was just created.
+        timeout_ms: `transaction.timeout.ms` of the producer.
+        state: The state.
+        partitions: The partitions of the transaction, in the order in which they were added.
+        last_update_ms: Time of the transition.
+        start_ms: When the transaction, or the last one, began; -1 if there was none.
+        version: The transaction version of the last request that added partitions or ended the transaction: 2 if a
+            broker has added them, or if the epoch was raised (KIP-890); else 0.
+    """
+
+    producer_id: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...] = ()
+    last_update_ms: int
+    start_ms: int = NO_TIME
+    version: int = 0
+
+
+class TransactionRecord(msgspec.Struct, frozen=True):
+    """A transactional id; without a value, the id has expired."""
+
+    transactional_id: str
+    value: TransactionValue | None
+
+
+# Results and effects. Handlers replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH in versions without it (KIP-588).
+
+
+class ProducerResult(msgspec.Struct, frozen=True):
+    """The result of InitProducerId or EndTxn: an error, or the producer id and the epoch to use next."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+class Markers(msgspec.Struct, frozen=True):
+    """The control records that end a transaction in its partitions.
+
+    Attributes:
+        transactional_id: The transactional id.
+        producer_id: The producer id of the records.
+        epoch: The producer epoch of the markers; with KIP-890, higher than that of the records.
+        is_commit: Whether the transaction is committed, else aborted.
+        coordinator_epoch: The leader epoch of the partition of `__transaction_state`.
+        version: The transaction version, see `TransactionValue`.
+        partitions: The partitions.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+SendMarkers = Callable[[Markers], None]
+"""Write markers to their partitions: at once, or when the partitions can take them.
+
+For each partition, the sender calls `TransactionCoordinator.marker_written`. It retries itself after errors that pass.
+"""
+
+
+# Transactional ids
 
 
 class Transition(NamedTuple):

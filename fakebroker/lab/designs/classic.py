@@ -1,15 +1,15 @@
-"""The classic protocol: the group coordinator of `coordinator.group`, and the member of `client.member`."""
+"""The classic protocol: the group coordinator of `coordinator`, and the member of `client.member`."""
 
 from collections.abc import Hashable, Mapping
 
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import STABLE
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.history import Change, ChangedGroup
-from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import STABLE
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.group_history import Change, ChangedGroup
+from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember
 from fakebroker.lab.designs.group_coordinator import GroupCoordinator, never

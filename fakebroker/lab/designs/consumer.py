@@ -1,6 +1,6 @@
 """The consumer protocol of KIP-848: the coordinator assigns, members reconcile with their heartbeats.
 
-The coordinator is that of `coordinator.group`, the member that of `client.member.modern`. Session timeout and heartbeat
+The coordinator is that of `coordinator`, the member that of `client.member.modern`. Session timeout and heartbeat
 interval of a scenario are configs of the group, because brokers have them. Partitions are assigned by `uniform`, the
 default; the assignor of a scenario is one of the classic protocol.
 
@@ -16,15 +16,14 @@ from fakebroker.client.member.modern.modern_member import ModernMember
 from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.client.member.modern.states import ModernMemberState
 from fakebroker.cluster.handlers.consumer_group_heartbeat import heartbeat_of, is_bare, response_of
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.history import ChangedGroup
-from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
-from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupChange
+from fakebroker.coordinator.consumer.member import LEAVING_EPOCH
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.consumer.subscriptions import TopicMetadata, topic_hash
+from fakebroker.coordinator.group_history import ChangedGroup
+from fakebroker.coordinator.group_records import OffsetRecord, Record
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import EffectsMember
 from fakebroker.lab.designs.group_coordinator import GroupCoordinator, never

@@ -1,15 +1,15 @@
 """What the coordinators of the classic and of the consumer protocol have in common in the lab: both are
-`coordinator.group.Coordinator`, with one log and one way to commit and fetch offsets.
+`group_coordinator.Coordinator`, with one log and one way to commit and fetch offsets.
 """
 
 from collections.abc import Hashable, Mapping
 from math import inf
 
-from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.history import ChangedGroup, discard_change
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_history import ChangedGroup, discard_change
+from fakebroker.coordinator.group_records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, Link, Records
 from fakebroker.lab.designs.offset_responses import commit_response, committed_partitions, fetch_response

@@ -41,7 +41,7 @@ from itertools import count
 from math import inf
 
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.timers import TimedValue, TimerQueue
 from fakebroker.lab.design import Beat, CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.options.fetcher import Fetcher
 from fakebroker.lab.designs.options.fetcher_consumer import FetcherConsumer

@@ -11,13 +11,13 @@ from typing import Any
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group import Consumer
 from fakebroker.coordinator.rewrite.group_store import GroupStore
 from fakebroker.coordinator.rewrite.states import STEADY
-from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort, Records
 from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember

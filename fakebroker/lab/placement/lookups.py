@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.registry import EventKind, RegistryErrorCode, RegistryEvent
-from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.offsets_leaders import Replicas, striped_replicas
 from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.lab.placement.registry_service import Done, Operation, Outage, RegistryService, drawn_latency_ms

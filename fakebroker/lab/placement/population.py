@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column, SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import java_string_hash
+from fakebroker.coordinator.partitions import java_string_hash
 from fakebroker.lab.placement.draws import ASKED, SIZE, THRESHOLD_BITS, SizeTable, key_of
 from fakebroker.lab.placement.placement_plan import PlacementPlan
 from fakebroker.replay.script.generator import partition_of_hash

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.design import CoordinatorSettings, Design
 from fakebroker.lab.history.conversation import message_detail
 from fakebroker.lab.script import BrokerEvent, ClusterPlan, GroupPlan, MemberEvent, Script, TopicEvent

@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.registry import Registry
-from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.design import Coordinator, Records
 from fakebroker.lab.script import BrokerDo
 from fakebroker.lab.world.context import BrokerState, Run

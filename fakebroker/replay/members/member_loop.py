@@ -13,7 +13,7 @@ import msgspec
 
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import Address
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.script.acts import RandomChoices, acts_of, is_static
 from fakebroker.replay.script.script import DDL
 from fakebroker.replay.workload.group_names import names_in

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from fakebroker.client.member.requests import Identity
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import STABLE
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.classic.group import Group, Member
+from fakebroker.coordinator.classic.states import STABLE
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse

@@ -15,7 +15,7 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
 from fakebroker.cluster.handlers.consumer_group_heartbeat import is_bare
-from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.registry import APIS, api_of

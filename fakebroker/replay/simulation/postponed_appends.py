@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
 from fakebroker.protocol.releases import NEWEST, Release
 
 _Key = tuple[str, str, int]

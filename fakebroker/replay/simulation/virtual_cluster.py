@@ -17,8 +17,8 @@ from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
 from fakebroker.cluster.journal.journal import NoJournal
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group.records import Record
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.group_records import Record
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 from fakebroker.replay.simulation.scheduler import VirtualClock

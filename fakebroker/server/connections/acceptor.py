@@ -12,7 +12,7 @@ from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.listeners import Listener
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.server.connections.connection import Connection
 from fakebroker.server.connections.connection_limits import RETRY_MS, ConnectionLimits
 from fakebroker.server.poller import READ, Poller

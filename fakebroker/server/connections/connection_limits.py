@@ -15,7 +15,7 @@ from fakebroker.cluster.configs.listener_settings import LISTENER_PREFIX, MAX_CO
 from fakebroker.cluster.configs.settings import MAX_CONNECTIONS_PER_IP, MAX_IDLE, SETTINGS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import WINDOW_MS, Rate
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, Timers
 from fakebroker.server.connections.connection import Connection, client_host
 
 RETRY_MS = 100

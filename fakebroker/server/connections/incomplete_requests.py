@@ -6,7 +6,7 @@ While the memory is used up, no others are read (`queued.max.request.bytes`). Ti
 from collections.abc import Callable
 from typing import Any
 
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.protocol.frames import SIZE_BYTES
 from fakebroker.server.connections.connection import Connection
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.coordinator.runtime.timer_queue import Rank, TimedValue, TimerQueue, Timers
+from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.server.connections.connection import Blocked, Connection, UnsentResponse
 
 

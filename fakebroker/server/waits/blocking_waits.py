@@ -8,7 +8,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.server.waits.polling import Polled
 
 DEFAULT_TIMEOUT_S = 10.0

@@ -8,7 +8,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S, BlockingWaits, WaitKind
 from fakebroker.server.waits.polling import Polled
 from fakebroker.server.waits.waits import Waits

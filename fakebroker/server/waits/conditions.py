@@ -14,9 +14,9 @@ from fakebroker.cluster.inspect.timelines.transaction_timeline import transactio
 from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, timeline_of, view_group, view_moment
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.coordinator.group.history import History, MemberChange, Moment
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
+from fakebroker.coordinator.group_history import History, MemberChange, Moment
+from fakebroker.coordinator.history import BoundedHistory, Recorded
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.errors import IncompleteHistoryError, nearest, printable
 from fakebroker.server.waits.polling import Assignments, have_received

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.errors import ClusterStopped, ConfigError, PollError, WaitTimeout
 from fakebroker.topic_partition import TopicPartition
 

@@ -15,10 +15,10 @@ from fakebroker.cluster.commands.definition import check_type
 from fakebroker.cluster.inspect.phrases import counted
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState, MemberState
-from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
-from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer.states import ConsumerGroupState, MemberState
+from fakebroker.coordinator.history import DEAD
+from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import (
     ClusterStopped,
     ConfigError,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.transaction.config import TransactionConfig
-from fakebroker.coordinator.transaction.states import ONGOING
+from fakebroker.coordinator.transaction.transaction import ONGOING, TransactionConfig
 from fakebroker.errors import ErrorCode
 from tests.coordinator.transaction.test_end_of_transactions import in_state
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab

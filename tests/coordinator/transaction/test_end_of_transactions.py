@@ -4,9 +4,16 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.transaction.api import ProducerResult
-from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, TransactionValue
-from fakebroker.coordinator.transaction.states import EMPTY, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, TransactionState
+from fakebroker.coordinator.transaction.transaction import (
+    EMPTY,
+    EXHAUSTED_EPOCH,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    ProducerResult,
+    TransactionState,
+    TransactionValue,
+)
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.transaction.api import ProducerResult
-from fakebroker.coordinator.transaction.config import TransactionConfig
-from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, MAX_EPOCH
+from fakebroker.coordinator.transaction.transaction import EXHAUSTED_EPOCH, MAX_EPOCH, ProducerResult, TransactionConfig
 from fakebroker.errors import ErrorCode
 from tests.coordinator.transaction.test_end_of_transactions import in_state
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab

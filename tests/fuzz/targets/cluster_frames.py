@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from fakebroker.cluster.call import Call, Peer, read_call
-from fakebroker.coordinator.group import invariants
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator import invariants
+from fakebroker.coordinator.classic.group import Group
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, request_frame, response_frame
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

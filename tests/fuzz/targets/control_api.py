@@ -15,8 +15,8 @@ from fakebroker.control.auth import Guard
 from fakebroker.control.clusters import Clusters
 from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.control.routes.resources import OPERATIONS
-from fakebroker.coordinator.group import invariants
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator import invariants
+from fakebroker.coordinator.classic.group import Group
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.cluster.method_arguments import ARGUMENTS
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.placement.counts import ElectedGroups, EvenGroups, HashedGroups, Sample
 from fakebroker.lab.placement.offsets_leaders import OffsetsLeaders, striped_replicas
 from tests.support.lab.named_placements import EvenPlacement, HashPlacement, Placement

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.placement.lookups import LookupCosts, LookupRun
 from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.lab.placement.registry_service import Outage

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.placement.even import dealt, drawn_off
 from fakebroker.lab.placement.offsets_leaders import OffsetsLeaders
 from fakebroker.lab.placement.placement_plan import PlacementPlan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.placement.draws import ASKED, SIZE, SizeTable, draw, key_of, xxhash64
 from fakebroker.lab.placement.placement_plan import GroupSizes, LookupPlan, PlacementPlan
 from fakebroker.lab.placement.population import Populations

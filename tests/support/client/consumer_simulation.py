@@ -22,7 +22,7 @@ from fakebroker.client.versions import convert_request, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition, Topic
-from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message

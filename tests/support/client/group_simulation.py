@@ -13,11 +13,11 @@ from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.modern.modern_member import ModernMember
 from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.client.member.requests import fetched_offsets
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.invariants import check
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.consumer.member import LEAVING_STATIC_EPOCH
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest

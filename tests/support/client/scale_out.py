@@ -10,9 +10,9 @@ from typing import Literal
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
-from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
-from fakebroker.coordinator.group.batch_join.join_batch import join_batch
-from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember
+from fakebroker.coordinator.batch_join.join_batch import join_batch
+from fakebroker.coordinator.config import CoordinatorConfig
 from tests.support.client.group_simulation import GroupSimulation
 
 MEMBERS, INSTANCES = 100, 40

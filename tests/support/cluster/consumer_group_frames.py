@@ -11,8 +11,8 @@ from fakebroker.cluster.call import Peer, read_call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import ClusterTopics, Partition
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.records import (
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.records import (
     AssignmentEpochRecord,
     AssignmentEpochValue,
     ConsumerGroupRecord,
@@ -24,8 +24,8 @@ from fakebroker.coordinator.group.modern.records import (
     SubscriptionValue,
     TargetAssignmentRecord,
 )
-from fakebroker.coordinator.group.modern.states import STABLE
-from fakebroker.coordinator.group.modern.subscription.topics import metadata_hash
+from fakebroker.coordinator.consumer.states import STABLE
+from fakebroker.coordinator.consumer.subscriptions import metadata_hash
 from fakebroker.protocol.frames import read_response, request_frame, response_frame
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest

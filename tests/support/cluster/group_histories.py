@@ -7,8 +7,8 @@ from typing import Any
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.classic.group import Group
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,

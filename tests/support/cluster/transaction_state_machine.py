@@ -18,9 +18,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC, Partition
-from fakebroker.coordinator.transaction.records import MAX_EPOCH, TransactionValue
-from fakebroker.coordinator.transaction.states import EMPTY, PREPARED
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import EMPTY, MAX_EPOCH, PREPARED, Transaction, TransactionValue
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fakebroker.protocol.messages.end_txn import EndTxnRequest

@@ -6,8 +6,6 @@ KAFKA-18688 is fixed in 4.0.1. A release here means its newest patch.
 from collections.abc import Mapping
 from functools import partial
 
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
-from fakebroker.coordinator.group.modern.assignors.uniform_assignor import assign_uniformly
+from fakebroker.coordinator.consumer.assignors import ASSIGNORS, Assignor, assign_uniformly
 
 ASSIGNORS_OF_4_0_0: Mapping[str, Assignor] = {**ASSIGNORS, "uniform": partial(assign_uniformly, first_get_extra=True)}

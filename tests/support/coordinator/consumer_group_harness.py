@@ -6,19 +6,18 @@ from itertools import count
 from typing import Any
 
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import ChangedGroup, History, MemberChange, Moment, RecordedMoment
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
-from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
-from fakebroker.coordinator.group.modern.subscription.subscriptions import Subscriptions
-from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
-from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
-from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.consumer.states import UNREVOKED_PARTITIONS
+from fakebroker.coordinator.consumer.subscriptions import Subscriptions, TopicMetadata, topic_hash
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_history import ChangedGroup, History, MemberChange, Moment, RecordedMoment
+from fakebroker.coordinator.group_records import PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.history import DEAD
 from fakebroker.errors import ErrorCode
 
 START_MS = 1_700_000_000_000.0

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
-from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.api import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest

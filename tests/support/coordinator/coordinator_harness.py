@@ -7,21 +7,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
-from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.group.batch_join.join_batch import join_batch
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import History, Moment, discard_change
-from fakebroker.coordinator.group.invariants import StepChecker, check
-from fakebroker.coordinator.group.records import GroupRecord, Record, TransactionEnd
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator import controls
+from fakebroker.coordinator.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember, BatchResult
+from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.coordinator.batch_join.join_batch import join_batch
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_history import History, Moment, discard_change
+from fakebroker.coordinator.group_records import GroupRecord, Record, TransactionEnd
+from fakebroker.coordinator.invariants import StepChecker, check
+from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.classic.group import Group, Member
 
 _TIMES = ("deadline_ms", "scheduled_ms")
 

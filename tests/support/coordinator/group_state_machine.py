@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.batch_join.batch import BatchToken
-from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.api import JoinResult, SyncResult
+from fakebroker.coordinator.batch_join.batch import BatchToken
+from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,

@@ -1,7 +1,7 @@
 """Conversion between protocol messages and the coordinator's requests and results, for tests without a broker."""
 
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

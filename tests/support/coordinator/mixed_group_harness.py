@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fakebroker.coordinator.group import invariants
-from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import STABLE
-from fakebroker.coordinator.group.persistence import group_value
+from fakebroker.coordinator import invariants
+from fakebroker.coordinator.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import STABLE
+from fakebroker.coordinator.persistence import group_value
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from tests.support.coordinator.consumer_group_harness import GROUP, ConsumerGroupHarness, Owned

@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from fakebroker.coordinator.transaction.api import Markers
-from fakebroker.coordinator.transaction.config import TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
-from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
-from fakebroker.coordinator.transaction.states import TransactionState
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import (
+    Markers,
+    Transaction,
+    TransactionConfig,
+    TransactionRecord,
+    TransactionState,
+    TransactionValue,
+)
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 

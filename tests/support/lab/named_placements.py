@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.placement.even import dealt, drawn_off
 from fakebroker.lab.placement.offsets_leaders import Elections, OffsetsLeaders
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.design import CoordinatorSettings, Design, Link
 from fakebroker.lab.designs.options.messages import (
     ANY_PARTITION,

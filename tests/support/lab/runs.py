@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.design import CoordinatorSettings
 from fakebroker.lab.designs import design_named
 from fakebroker.lab.script import BrokerEvent, ClusterPlan, GroupPlan, MemberEvent, Script, TopicEvent

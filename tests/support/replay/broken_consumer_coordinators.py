@@ -8,13 +8,13 @@ from math import inf
 
 from msgspec.structs import replace
 
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.groups import AnyGroup
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import Partitions
-from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
-from fakebroker.coordinator.runtime.partitions import LedPartition
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.consumer.member import Partitions
+from fakebroker.coordinator.consumer.states import UNREVOKED_PARTITIONS, ConsumerGroupState
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.groups import AnyGroup
+from fakebroker.coordinator.partitions import LedPartition
 from fakebroker.errors import ErrorCode
 from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit
 

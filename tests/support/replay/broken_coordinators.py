@@ -7,13 +7,13 @@ from math import inf
 
 from msgspec.structs import replace
 
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.rebalance import expire_session
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.groups import AnyGroup
-from fakebroker.coordinator.runtime.partitions import LedPartition
+from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.rebalance import expire_session
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.groups import AnyGroup
+from fakebroker.coordinator.partitions import LedPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment
 from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.transaction.api import Markers, ProducerResult
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
-from fakebroker.coordinator.transaction.states import ONGOING
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import ONGOING, Markers, ProducerResult, Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.script.script import Act, Script, Transactions

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.offsets.committed_offsets import CommittedOffsets
+from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.committed_offsets import CommittedOffsets
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 
 

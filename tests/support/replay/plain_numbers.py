@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
 from typing import Any, NamedTuple
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, ORDINARY_ERRORS, UNANSWERED
 from fakebroker.replay.report.numbers import numbers_of

@@ -13,10 +13,10 @@ from typing import Any
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
+from fakebroker.coordinator.group_coordinator import Coordinator
+from fakebroker.coordinator.group_records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember

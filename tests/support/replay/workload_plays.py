@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.run_summary import ExpectationCheck
 from fakebroker.replay.runner import PreparedReplay, plan_for
 from fakebroker.replay.script.generator import member_scripts

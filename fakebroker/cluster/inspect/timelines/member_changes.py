@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fakebroker.coordinator.group.history import MemberChange
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH
-from fakebroker.coordinator.group.modern.states import UNRELEASED_PARTITIONS
+from fakebroker.coordinator.consumer.member import LEAVING_STATIC_EPOCH
+from fakebroker.coordinator.consumer.states import UNRELEASED_PARTITIONS
+from fakebroker.coordinator.group_history import MemberChange
 
 
 def described(change: MemberChange) -> str:

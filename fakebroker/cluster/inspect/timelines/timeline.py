@@ -16,8 +16,8 @@ from fakebroker.cluster.inspect.timelines.timeline_layout import (
     GROUP_LAYOUT,
     TimelineLayout,
 )
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
+from fakebroker.coordinator.group_history import Moment
+from fakebroker.coordinator.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.errors import cut_line
 
 _WIDTH = 100
@@ -41,7 +41,7 @@ class Timeline(msgspec.Struct, frozen=True):
         group_id: The group.
         moments: Changes of its state and of its members, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
-        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.group.history` for the limits.
+        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.group_history` for the limits.
     """
 
     group_id: str

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.runtime.history import DEAD
-from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.history import DEAD
+from fakebroker.coordinator.transaction.transaction import TransactionState
 
 FOLLOWER, LEADER, WAITING, REVOKING = "follower", "leader", "waiting", "revoking"
 """The kinds of rows: CSS classes of the SVG. The last two are of members of consumer groups."""

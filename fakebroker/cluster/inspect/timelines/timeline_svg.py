@@ -11,10 +11,10 @@ from math import log10
 
 from fakebroker.cluster.inspect.timelines.member_changes import described
 from fakebroker.cluster.inspect.timelines.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import MemberChange, Moment
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH
-from fakebroker.coordinator.group.modern.states import STABLE, UNRELEASED_PARTITIONS
+from fakebroker.coordinator.classic.states import GroupState
+from fakebroker.coordinator.consumer.member import LEAVING_STATIC_EPOCH
+from fakebroker.coordinator.consumer.states import STABLE, UNRELEASED_PARTITIONS
+from fakebroker.coordinator.group_history import MemberChange, Moment
 
 _MEMBER, _LEADER, _MISSING = "#6f9bd8", "#9a6fd8", "#cf4b4b"
 _PREPARING = GroupState.PREPARING_REBALANCE.value

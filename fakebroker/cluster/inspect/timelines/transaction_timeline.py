@@ -7,8 +7,8 @@ import msgspec
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timelines.timeline import svg_of, text_of
 from fakebroker.cluster.inspect.timelines.timeline_layout import TRANSACTION_LAYOUT
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
+from fakebroker.coordinator.group_history import Moment
+from fakebroker.coordinator.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.topic_partition import format_partitions
 
@@ -20,7 +20,7 @@ class TransactionTimeline(msgspec.Struct, frozen=True):
         transactional_id: The id.
         moments: Its transitions, and those that could not be stored, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
-        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.runtime.history`.
+        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.history`.
     """
 
     transactional_id: str

@@ -12,14 +12,14 @@ from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup, type_of
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
-from fakebroker.coordinator.group.modern.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroupState
-from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS, ConsumerGroupState
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_history import Moment
+from fakebroker.coordinator.history import DEAD
 
 REBALANCING = frozenset(
     state.value

@@ -15,11 +15,11 @@ from fakebroker.cluster.inspect.views import (
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.routes.views.group_rows import blocking_members, controls_of, find_any_group, row_of
 from fakebroker.control.stats.group_index import AnyGroup
-from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE
-from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.runtime.history import DroppedMoments
+from fakebroker.coordinator.classic.states import PREPARING_REBALANCE
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.group_controls import GroupControls
+from fakebroker.coordinator.group_history import Moment
+from fakebroker.coordinator.history import DroppedMoments
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 MissingRequest = Literal["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"]

@@ -6,7 +6,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.coordinator.runtime.history import DroppedMoments
+from fakebroker.coordinator.history import DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.topic_partition import TopicPartition, format_partitions
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import cast
 
-from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.partitions import partition_for
 from fakebroker.lab.design import CoordinatorPort, Records
 from fakebroker.lab.designs.options.messages import UNKNOWN_OFFSET, PartitionAndOffset
 from fakebroker.topic_partition import TopicPartition

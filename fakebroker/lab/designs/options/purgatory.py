@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 
 

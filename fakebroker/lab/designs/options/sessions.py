@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
-from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
+from fakebroker.coordinator.timers import TimedValue, TimerQueue
 from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 
 

@@ -1,4 +1,0 @@
-"""What coordinators share: partitions of an internal topic, placement by hash, the queue of timers, histories.
-
-Does not depend on groups, members or offsets. Depends on `fakebroker.errors` only.
-"""
