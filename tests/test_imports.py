@@ -27,7 +27,7 @@ def test_a_cluster_starts_without_modules_that_only_some_tests_need() -> None:
         "crc32c",
         "encodings.idna",
         "importlib.metadata",
-        "fakebroker.cluster.inspect.timelines.timeline_svg",
+        "fakebroker.cluster.inspect.timeline_svg",
     }
     assert rare & set(names) == set()
     # Of 57 APIs: those whose messages other modules use, and the records of coordinators.

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import trio
 
 from fakebroker.cluster.acl_rules import AclRule
-from fakebroker.cluster.inspect.timelines.timeline import Timeline
+from fakebroker.cluster.inspect.timelines import Timeline
 from fakebroker.cluster.inspect.views import GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.conform.kafka_cluster import KafkaCluster, KafkaRequest

@@ -6,9 +6,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
-from fakebroker.cluster.inspect.record_views import RecordView, batches_of
-from fakebroker.cluster.inspect.timelines.timeline import Timeline
-from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline, transaction_timeline_of
+from fakebroker.cluster.inspect.timelines import Timeline, TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
     HangingTransaction,
     TransactionView,
@@ -20,6 +18,8 @@ from fakebroker.cluster.inspect.transaction_views import (
 from fakebroker.cluster.inspect.views import (
     BrokerView,
     GroupView,
+    RecordView,
+    batches_of,
     committed_offsets,
     report,
     timeline_of,

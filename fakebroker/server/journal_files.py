@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.injection import name_of
 from fakebroker.cluster.faults.rule import Fault, actions_of
-from fakebroker.cluster.inspect.journal_filters import TopicName
-from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
+from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView, TopicName
 from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME, PROPOSALS, Api

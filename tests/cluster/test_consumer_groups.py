@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from fakebroker.cluster import snapshot
 from fakebroker.cluster.configs.changes import ResourceType
-from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import deadlines_of, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
-from fakebroker.cluster.inspect.timelines.member_changes import partition_ranges
-from fakebroker.cluster.inspect.views import view_group, view_groups
+from fakebroker.cluster.inspect.timeline_layout import partition_ranges
+from fakebroker.cluster.inspect.views import AwaitedPartition, view_group, view_groups
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_groups
 from fakebroker.coordinator.group_history import Moment

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import Phase, given, settings, strategies as st
 
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.inspect.record_views import batches_of
-from fakebroker.cluster.inspect.views import committed_offsets, find_group
+from fakebroker.cluster.inspect.views import batches_of, committed_offsets, find_group
 from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ConfigError
 from tests.support.cluster.cluster_contents import contents

@@ -11,7 +11,7 @@ from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.commands.handles import Hold
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
-from fakebroker.cluster.inspect.timelines.transaction_timeline import transaction_timeline_of
+from fakebroker.cluster.inspect.timelines import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
     LATE_MS,
     AwaitedMarker,

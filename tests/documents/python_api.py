@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from fakebroker import FakeCluster, pytest_plugin
 from fakebroker.cli.main import app
 from fakebroker.cluster.commands.cluster_commands import COMMANDS
-from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.journal_queries import Filters
 from tests.documents.markdown import description, entries, section, table
 
 _HELP_COLUMNS = 100

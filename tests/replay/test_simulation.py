@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from pyspark.sql import SparkSession
 
-from fakebroker.cluster.inspect.record_views import batches_of
+from fakebroker.cluster.inspect.views import batches_of
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.event_recorder import EventRecorder

@@ -9,7 +9,7 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.commands.events import event_of, perform
-from fakebroker.cluster.inspect.record_views import RecordView
+from fakebroker.cluster.inspect.views import RecordView
 from fakebroker.cluster.seeding.producer import murmur2
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.validation import Base64

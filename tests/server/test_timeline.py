@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.inspect.timelines.timeline import Timeline, short_names
+from fakebroker.cluster.inspect.timelines import Timeline, short_names
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.coordinator.group_history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -12,7 +12,7 @@ import msgspec
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
-from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline, transaction_timeline_of
+from fakebroker.cluster.inspect.timelines import TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.history import DEAD
 from fakebroker.coordinator.transaction.history import TransactionMoment

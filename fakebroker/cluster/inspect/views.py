@@ -1,28 +1,29 @@
 """Views of brokers and groups of both kinds: immutable values that describe one point in time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, ConsumerGroupReader
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.inspect.timelines.timeline import Timeline
+from fakebroker.cluster.inspect.timelines import Timeline, short_names
 from fakebroker.cluster.inspect.transaction_views import TransactionView
+from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from fakebroker.coordinator.group_history import Moment
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.pending_offsets import PendingOffset
-from fakebroker.errors import ProtocolError, and_more, cut_lines, printable
+from fakebroker.errors import ConfigError, ProtocolError, and_more, check_integer, cut_lines, one_of, printable
 from fakebroker.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -30,12 +31,208 @@ from fakebroker.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from fakebroker.protocol.records import Header, RecordBatch, iterate_records
 from fakebroker.topic_partition import TopicPartition, format_partitions
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.broker import BrokerNode
+    from fakebroker.cluster.cluster import Cluster
+
+
+# Consumer groups: the names of partitions, and the holders of those that others wait for
+
+
+class AwaitedPartition(msgspec.Struct, frozen=True):
+    """A partition that a member is to get, and that another member still holds.
+
+    Attributes:
+        holder_id: The member id of the other member.
+        is_revoked: Whether the holder has been told to give it up. If not, its next heartbeat tells it.
+        until_ms: When the holder is removed, by the brokers' clock, unless it gives the partition up (`is_revoked`), or
+            sends a heartbeat before.
+    """
+
+    topic: str
+    partition: int
+    holder_id: str
+    is_revoked: bool
+    until_ms: float
+
+
+class ConsumerGroupReader:
+    """A consumer group with the names of its partitions.
+
+    Args:
+        cluster: The cluster.
+        broker: The coordinator of the group.
+        group: The group, which must not change while it is read.
+    """
+
+    def __init__(self, cluster: "Cluster", broker: "BrokerNode", group: ConsumerGroup) -> None:
+        self.cluster = cluster
+        self.broker = broker
+        self.group = group
+        groups = broker.coordinator.groups.consumer
+        self.assignor = groups.assignor_of(group)
+        self.session_timeout_ms = groups.session_timeout_ms(group.group_id)
+
+    def named(self, partitions: Partitions) -> tuple[TopicPartition, ...]:
+        """Return partitions by the names of their topics, sorted; those of deleted topics are left out."""
+        names = ((self.cluster.topics.name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
+        return tuple(sorted((name, index) for name, indexes in names if name is not None for index in indexes))
+
+    def session_timeout_of(self, member: ConsumerGroupMember) -> int:
+        """Return the session timeout of a member in milliseconds."""
+        return self.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+    def target_of(self, member: ConsumerGroupMember) -> Partitions:
+        """Return the part of the target assignment that a member has."""
+        return self.group.target.get(member.member_id, NO_PARTITIONS)
+
+    def awaited_by(self, member: ConsumerGroupMember) -> tuple[AwaitedPartition, ...]:
+        """Return the partitions of a member's target that other members hold, sorted."""
+        awaited = []
+        for topic_id, indexes in self.target_of(member).items():
+            name = self.cluster.topics.name_of(topic_id)
+            wanted = indexes - member.assigned.get(topic_id, frozenset())
+            if name is None or not wanted:
+                continue
+            for index in sorted(wanted):
+                holder = self._holders.get((topic_id, index))
+                if holder is not None and holder is not member:
+                    is_revoked = index in holder.pending_revocation.get(topic_id, frozenset())
+                    until_ms = self.removed_ms(holder, is_revoked=is_revoked)
+                    awaited.append(AwaitedPartition(name, index, holder.member_id, is_revoked, until_ms))
+        return tuple(sorted(awaited, key=lambda each: (each.topic, each.partition)))
+
+    @cached_property
+    def _holders(self) -> dict[tuple[bytes, int], ConsumerGroupMember]:
+        """The member that has a partition, or has to give it up and has not confirmed."""
+        return {
+            (topic_id, index): member
+            for member in self.group.members.values()
+            for partitions in (member.assigned, member.pending_revocation)
+            for topic_id, indexes in partitions.items()
+            for index in indexes
+        }
+
+    def removed_ms(self, holder: ConsumerGroupMember, *, is_revoked: bool) -> float:
+        """Return when a member is removed unless it gives partitions up (`is_revoked`), or sends a heartbeat before."""
+        session_ms = self.group.session_deadlines[holder.member_id]
+        timer = self.group.rebalance_deadlines.get(holder.member_id) if is_revoked else None
+        return session_ms if timer is None else timer[0]
+
+
+def member_names(group: ConsumerGroup, others: Iterable[str] = (), moments: Sequence[Moment] = ()) -> dict[str, str]:
+    """Return a short name for each member and each former member, with its client id if its id is a UUID.
+
+    Args:
+        group: The group.
+        others: The ids of former members.
+        moments: The history of the group, oldest first, from which the client ids of former members are known.
+    """
+    client_ids = {member.member_id: member.client_id for member in group.members.values()}
+    ids = dict.fromkeys((*client_ids, *others))
+    former = ids.keys() - client_ids
+    for moment in reversed(moments):
+        if not former:
+            break
+        found = {change.member_id: change.client_id for change in moment.changes if change.member_id in former}
+        client_ids |= found
+        former -= found.keys()
+    return short_names(ids, client_ids)
+
+
+# Decoded records of topics, without a client
+
+
+class RecordView(msgspec.Struct, frozen=True):
+    """One record.
+
+    Attributes:
+        timestamp: Milliseconds since the Unix epoch; -1 for none.
+        key: None for a record without a key.
+        value: None for a tombstone.
+        headers: Pairs of name and value.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class BatchView(NamedTuple):
+    """One record batch of a partition, which does not change afterwards.
+
+    Attributes:
+        topic: The topic.
+        partition: Number of the partition.
+        batch: The batch.
+        first_offset: Records before this offset have been deleted, or are not wanted.
+    """
+
+    topic: str
+    partition: int
+    batch: RecordBatch
+    first_offset: int
+
+    def records(self) -> Iterator[RecordView]:
+        """Decode the records."""
+        for record in iterate_records(self.batch):
+            if record.offset >= self.first_offset:
+                yield RecordView(
+                    self.topic,
+                    self.partition,
+                    record.offset,
+                    record.timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.headers,
+                )
+
+
+def batches_of(cluster: Cluster, topic: str, partition: int | None = None, offset: int = 0) -> list[BatchView]:
+    """Return the batches of a topic that a consumer could read now, without control batches.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        partition: The partition; None for all.
+        offset: Where to start in each partition, if the log does not start later.
+
+    Raises:
+        ConfigError: There is no such topic or partition.
+    """
+    return [
+        BatchView(topic, each.index, batch, max(offset, each.log.log_start_offset))
+        for each in _partitions(cluster, topic, partition)
+        for batch in each.log.batches_from(max(offset, each.log.log_start_offset))
+        if not batch.is_control
+    ]
+
+
+def _partitions(cluster: Cluster, name: str, partition: int | None) -> list[Partition]:
+    topic = cluster.topics.get(name)
+    if topic is None:
+        known = [each.name for each in cluster.topics]
+        raise ConfigError.of("topic", name, one_of(known, name))
+    if partition is None:
+        return topic.partitions
+    check_integer("partition", partition, least=0, most=len(topic.partitions) - 1, where=f"topic {name!r}")
+    return [topic.partitions[partition]]
+
 
 GroupType = Literal["classic", "consumer"]
 """Kafka's names of the kinds of groups."""
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
+
+
+# Brokers and groups of both kinds
 
 
 class BrokerView(msgspec.Struct, frozen=True):

@@ -24,11 +24,9 @@ from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.inspect.record_views import RecordView
-from fakebroker.cluster.inspect.timelines.timeline import Timeline
-from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.timelines import Timeline, TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import HangingTransaction, TransactionView
-from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, RecordView
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions

@@ -9,13 +9,17 @@ from urllib.parse import quote
 import msgspec
 
 from fakebroker.cluster.commands.definition import check_type
-from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.cluster.inspect.record_views import RecordView
-from fakebroker.cluster.inspect.timelines.timeline import Timeline
-from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.timelines import Timeline, TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
-from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
+from fakebroker.cluster.inspect.views import (
+    AwaitedPartition,
+    BrokerView,
+    GroupView,
+    MemberView,
+    PendingOffsetView,
+    RecordView,
+)
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.coordinator.group_history import MemberChange, Moment, Timer
 from fakebroker.coordinator.history import DroppedMoments

@@ -7,8 +7,8 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.inspect.consumer_groups import member_names
-from fakebroker.cluster.inspect.timelines.timeline import short_names
+from fakebroker.cluster.inspect.timelines import short_names
+from fakebroker.cluster.inspect.views import member_names
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, operation

@@ -8,7 +8,7 @@ import msgspec
 
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.definition import Arguments, arguments_of
-from fakebroker.cluster.inspect.timelines.timeline import Timeline, names_in
+from fakebroker.cluster.inspect.timelines import Timeline, names_in
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import ServedCluster

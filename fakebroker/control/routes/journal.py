@@ -9,8 +9,7 @@ import msgspec
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands.definition import Arguments, arguments_of
-from fakebroker.cluster.inspect.journal_filters import Filters, Matcher
-from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
+from fakebroker.cluster.inspect.journal_queries import Filters, JournalView, Matcher, check_kept
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem

@@ -6,7 +6,7 @@ import msgspec
 
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.definition import Arguments, arguments_of
-from fakebroker.cluster.inspect.record_views import RecordView, batches_of
+from fakebroker.cluster.inspect.views import RecordView, batches_of
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
 from fakebroker.control.routes.arguments import check_range

@@ -7,7 +7,7 @@ import msgspec
 
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.definition import Arguments, arguments_of
-from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.timelines import TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import (
     HangingTransaction,
     TransactionView,

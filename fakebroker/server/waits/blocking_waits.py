@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack, overload
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.journal_queries import Filters
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.offset_store import CommittedOffset

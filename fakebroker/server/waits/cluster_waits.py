@@ -5,7 +5,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.journal_queries import Filters
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.offset_store import CommittedOffset

@@ -6,9 +6,8 @@ from math import inf
 from typing import TypedDict
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.consumer_groups import member_names
-from fakebroker.cluster.inspect.timelines.timeline import short_names, with_names, without_zombies
-from fakebroker.cluster.inspect.views import GroupType
+from fakebroker.cluster.inspect.timelines import short_names, with_names, without_zombies
+from fakebroker.cluster.inspect.views import GroupType, member_names
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup, type_of
 from fakebroker.control.steps import Steps

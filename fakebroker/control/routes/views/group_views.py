@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import Deadline, deadlines_of
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.views import (
+    AwaitedPartition,
     GroupType,
     GroupView,
     MemberView,

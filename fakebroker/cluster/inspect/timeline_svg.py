@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log10
 
-from fakebroker.cluster.inspect.timelines.member_changes import described
-from fakebroker.cluster.inspect.timelines.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout
+from fakebroker.cluster.inspect.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout, described
 from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.coordinator.consumer.member import LEAVING_STATIC_EPOCH
 from fakebroker.coordinator.consumer.states import STABLE, UNRELEASED_PARTITIONS
