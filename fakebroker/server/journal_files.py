@@ -19,7 +19,7 @@ from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_erro
 from fakebroker.cluster.faults.injection import name_of
 from fakebroker.cluster.faults.rule import Fault, actions_of
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView, TopicName
-from fakebroker.cluster.journal.dropped_calls import DroppedKind
+from fakebroker.cluster.journal.journal import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME, PROPOSALS, Api
 from fakebroker.protocol.schema import Field, Struct

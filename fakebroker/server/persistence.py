@@ -13,9 +13,8 @@ import msgspec
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.storage import checkpoint
-from fakebroker.cluster.storage.restore import restore
 from fakebroker.cluster.storage.state_writer import StateWriter
-from fakebroker.cluster.storage.stored_state import StoredState
+from fakebroker.cluster.storage.stored_state import StoredState, restore
 from fakebroker.errors import ConfigError, DataDirectoryError, DiskFullError, FakebrokerError
 from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.server.data_directory.checkpoint import Checkpoint

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.configs.broker_configs import default_values, listed_configs
+from fakebroker.cluster.configs.broker_configs import default_values, kafka_broker_configs, listed_configs
 from fakebroker.cluster.configs.changes import Operation, ResourceType
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.kafka_broker_configs import kafka_broker_configs
 from fakebroker.cluster.configs.resolution import LOG_DIR, ConfigSource
 from fakebroker.cluster.configs.settings import CLOCK_SKEW, MAX_PARTITION_BYTES, REQUIRED_SCOPE, SETTINGS, Config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS

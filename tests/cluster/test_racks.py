@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.replication.racks import RACK_AWARE_SELECTOR, spread_over_racks
+from fakebroker.cluster.replication.replica_placement import RACK_AWARE_SELECTOR, spread_over_racks
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -14,7 +14,6 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression, compress
-from fakebroker.protocol.lz4_header import xxh32
 from fakebroker.protocol.message_sets import (
     LegacyRecord,
     UnsupportedCompressionError,
@@ -24,6 +23,7 @@ from fakebroker.protocol.message_sets import (
     split_messages,
     to_record_batch,
     unwrap,
+    xxh32,
 )
 from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.records import (

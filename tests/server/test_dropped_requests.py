@@ -8,7 +8,7 @@ import pytest
 
 from fakebroker import FakebrokerError, FakeCluster, IncompleteJournalError, read_journal
 from fakebroker.cluster.inspect.journal_queries import JournalQueries
-from fakebroker.cluster.journal import dropped_calls
+from fakebroker.cluster.journal import journal as journal_module
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.support.groups_over_tcp import heartbeat
 from tests.support.wire_client import WireClient, find_coordinator
@@ -170,7 +170,7 @@ def test_a_time_is_not_advised_if_no_later_request_is_kept() -> None:
 
 
 def test_kinds_of_dropped_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropped_calls, "MAX_KINDS", 2)
+    monkeypatch.setattr(journal_module, "MAX_KINDS", 2)
     with FakeCluster(brokers=1, journal_calls=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         for group_id in ("a", "b", "c", "d", "e"):
             heartbeat(wire, group_id)

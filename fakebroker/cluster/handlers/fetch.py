@@ -14,7 +14,7 @@ from fakebroker.cluster.fetch_purgatory import DelayedFetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.logs.fetch_sessions import FetchContext, Key
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.cluster.replication.racks import RACK_AWARE_SELECTOR, preferred_read_replica
+from fakebroker.cluster.replication.replica_placement import RACK_AWARE_SELECTOR, preferred_read_replica
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages

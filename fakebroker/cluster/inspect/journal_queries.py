@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.journal.dropped_calls import DroppedCalls, DroppedKind
-from fakebroker.cluster.journal.journal import JournalMode
+from fakebroker.cluster.journal.journal import DroppedCalls, DroppedKind, JournalMode
 from fakebroker.cluster.request_ids import (
     TopicRef,
     names_generations,

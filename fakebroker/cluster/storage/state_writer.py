@@ -3,12 +3,46 @@
 from collections.abc import Callable
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.storage.entries import Kind, Storage, StoredIds, StoredPartition, StoredTopic, encode
+from fakebroker.cluster.storage.entries import (
+    OFFSET,
+    PARTITION,
+    Kind,
+    Storage,
+    StoredIds,
+    StoredPartition,
+    StoredTopic,
+    encode,
+)
 from fakebroker.cluster.storage.entry_writer import EntryWriter
 from fakebroker.cluster.storage.guarded_handlers import GuardedHandlers
-from fakebroker.cluster.storage.log_writer import LogWriter
 from fakebroker.cluster.storage.sections import SECTIONS
 from fakebroker.cluster.topics import Topic
+from fakebroker.protocol.records import RecordBatch
+
+
+class LogWriter:
+    """Implements `fakebroker.cluster.logs.partition_log.LogStorage`.
+
+    Args:
+        entries: Writes the entries.
+        topic_id: The id of the topic.
+        index: The index of the partition.
+    """
+
+    __slots__ = ("_entries", "_key")
+
+    def __init__(self, entries: EntryWriter, topic_id: bytes, index: int) -> None:
+        self._entries = entries
+        self._key = PARTITION.pack(topic_id, index)
+
+    def append(self, batch: RecordBatch) -> None:
+        self._entries.append(Kind.BATCH, self._key, batch.data)
+
+    def move_start(self, offset: int) -> None:
+        self._entries.write(Kind.START, self._key, OFFSET.pack(offset))
+
+    def truncate_to(self, offset: int) -> None:
+        self._entries.write(Kind.TRUNCATION, self._key, OFFSET.pack(offset))
 
 
 class StateWriter:

@@ -9,9 +9,8 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.snapshot import take
 from fakebroker.cluster.storage import checkpoint
-from fakebroker.cluster.storage.restore import restore
 from fakebroker.cluster.storage.state_writer import StateWriter
-from fakebroker.cluster.storage.stored_state import StoredState
+from fakebroker.cluster.storage.stored_state import StoredState, restore
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 Entry = tuple[int, bytes]
