@@ -306,8 +306,7 @@ class Groups:
         """Note that a request or timer has been handled: keep what it has changed, and schedule the next timer."""
         if group.pending_change is not None:
             self._on_change(group, now_ms)
-        if group.deadline_ms < group.scheduled_ms:
-            self._timers.schedule(group, group.deadline_ms)
+        self.schedule(group)
 
     def changed_by_timer(self, group: Group, now_ms: float) -> None:
         """Like `changed`, after something that may have moved the deadlines of several members."""
@@ -318,8 +317,7 @@ class Groups:
 
     def schedule(self, group: AnyGroup) -> None:
         """Schedule a group at its next deadline, unless it is scheduled earlier."""
-        if group.deadline_ms < group.scheduled_ms:
-            self._timers.schedule(group, group.deadline_ms)
+        self._timers.schedule(group, group.deadline_ms)
 
     def schedule_offset_expiry(self, partition: int, now_ms: float) -> None:
         """Schedule the next check for expired offsets of a partition, unless one is scheduled or it is not led here."""

@@ -129,34 +129,29 @@ class TimerQueue(Generic[E]):
 
     def run(self, now_ms: float) -> None:
         """Let the services handle what is due, in order, also what becomes due meanwhile."""
-        heap, before_ms, before = self._heap, self._now_ms, self._repeats
-        self._repeats = {}
-        try:
-            while heap and heap[0][0] <= now_ms:
-                deadline_ms, order, _, entry = heappop(heap)
-                if deadline_ms == entry.scheduled_ms:
-                    entry.scheduled_ms = inf
-                    self._now_ms = deadline_ms
-                    self._expire[order](entry, deadline_ms, now_ms)
-                    heap = self._heap
-        finally:
-            self._now_ms, self._repeats = before_ms, before
+        for deadline_ms, order, entry in self._due(now_ms):
+            self._expire[order](entry, deadline_ms, now_ms)
 
     def expired(self, now_ms: float) -> Iterator[tuple[E, float]]:
         """Yield expired entries with their deadlines, in order. Entries scheduled while iterating are included.
 
         A yielded entry is no longer scheduled.
         """
+        for deadline_ms, _, entry in self._due(now_ms):
+            yield entry, deadline_ms
+
+    def _due(self, now_ms: float) -> Iterator[tuple[float, Order, E]]:
+        before_ms, before = self._now_ms, self._repeats  # Not the first values if an entry runs the queue.
         self._repeats = {}
         try:
             while self._heap and self._heap[0][0] <= now_ms:
-                deadline_ms, _, _, entry = heappop(self._heap)
+                deadline_ms, order, _, entry = heappop(self._heap)
                 if deadline_ms == entry.scheduled_ms:
                     entry.scheduled_ms = inf
                     self._now_ms = deadline_ms
-                    yield entry, deadline_ms
+                    yield deadline_ms, order, entry
         finally:
-            self._now_ms = -inf
+            self._now_ms, self._repeats = before_ms, before
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline, or None without entries."""
@@ -207,8 +202,7 @@ class Timers(Generic[E]):
 
     def schedule(self, entry: E, deadline_ms: float) -> None:
         """Set the deadline of an entry, unless it already has an earlier one. Ignores an infinite deadline."""
-        if deadline_ms < entry.scheduled_ms:
-            self._queue.schedule(entry, deadline_ms, self._order)
+        self._queue.schedule(entry, deadline_ms, self._order)
 
     def set(self, entry: E, deadline_ms: float) -> None:
         """Set the deadline of an entry, earlier or later than before. An infinite deadline removes it."""

@@ -17,11 +17,11 @@ from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, older_defa
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 from fakebroker.protocol.releases import RELEASES, Release
 
+# Kafka's broker configs in each release, from the table `broker_configs.txt`: facts without an effect here
+
+
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = "read-only", "per-broker", "cluster-wide"
 """Update modes: a config with one of the last two is dynamic (KIP-226)."""
-
-
-# Kafka's broker configs in each release, from the table `broker_configs.txt`: facts without an effect here
 
 
 class BrokerConfig(NamedTuple):

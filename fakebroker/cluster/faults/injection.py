@@ -309,7 +309,7 @@ class FaultInjector:
 
     def next_request(self) -> float:
         """Return when the next delayed request is due, in milliseconds; infinite if no request is delayed."""
-        return min((late.scheduled_ms for late in self._late), default=inf) if self._late else inf
+        return min([late.scheduled_ms for late in self._late], default=inf)
 
     def _handle_delayed(self, late: TimedValue[DelayedRequest], due_ms: float, now_ms: float) -> None:
         del self._late[late]

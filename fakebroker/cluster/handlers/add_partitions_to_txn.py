@@ -79,11 +79,12 @@ class _Results:
     """The results of the transactions of one request, which is answered when all are known.
 
     Attributes:
+        call: The request.
         response: The response; None until it is known.
     """
 
     def __init__(self, cluster: "Cluster", call: Call, count: int) -> None:
-        self._cluster, self._call, self._count = cluster, call, count
+        self._cluster, self.call, self._count = cluster, call, count
         self._found: list[AddPartitionsToTxnResult] = []
         self.response: AddPartitionsToTxnResponse | None = None
 
@@ -93,25 +94,27 @@ class _Results:
             return
         self._found.append(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows))
         if len(self._found) == self._count:
-            if self._call.api_version >= _FIRST_VERSION_OF_BATCHES:
+            if self.call.api_version >= _FIRST_VERSION_OF_BATCHES:
                 self.response = AddPartitionsToTxnResponse(results_by_transaction=self._found)
             else:
                 self.response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
+
+    def answer_if_known(self) -> None:
+        """Answer the request, which was parked, if the results of all transactions are known."""
+        if self.response is not None:
+            self._cluster.answer(self.call, self.response, self._cluster.now_ms)
 
 
 class _Added(NamedTuple):
     """The partitions of one transaction that are being added while its record is held."""
 
     results: _Results
-    cluster: "Cluster"
-    call: Call
     transactional_id: str
     topics: Sequence[AddPartitionsToTxnTopic]
 
     def released(self, error: ErrorCode) -> None:
-        self.results.add(self.transactional_id, _same_rows(self.call, self.topics, error))
-        if self.results.response is not None:
-            self.cluster.answer(self.call, self.results.response, self.cluster.now_ms)
+        self.results.add(self.transactional_id, _same_rows(self.results.call, self.topics, error))
+        self.results.answer_if_known()
 
 
 def _add_or_verify(
@@ -150,7 +153,7 @@ def _add_or_verify(
         transaction.producer_epoch,
         places,
         now_ms,
-        _Added(results, cluster, call, transaction.transactional_id, answered),
+        _Added(results, transaction.transactional_id, answered),
         version=KIP_890 if is_of_broker else 0,
     )
     return None if error is None else _same_rows(call, answered, error)

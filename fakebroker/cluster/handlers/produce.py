@@ -119,7 +119,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         message = "expected transactional batches of one producer"
         rows, batches = _all_refused(topics, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message), []
     produce = Produce(cluster, call, topics, rows, batches)
-    if not produce.is_complete():
+    if not produce.advance():
         return None
     if produce.response is None:
         cluster.answer(call, None, now_ms)
@@ -224,15 +224,18 @@ class Produce:
     def __repr__(self) -> str:
         return repr(self._call)
 
-    def is_complete(self) -> bool:
+    def advance(self) -> bool:
         """Verify the batches and append them. Return whether that is complete; else the request is answered later."""
         verification = self._verification
         if verification is None:
             return self._append_part()
         self._results = known_results(self._cluster, self._call, verification, self._batches)
-        asked = [place for place, result in self._results.items() if is_asked(result)]
+        asked = self._asked()
         errors = verification.ask(self._cluster, asked, self) if asked else {}
         return errors is not None and self._is_verified(errors)
+
+    def _asked(self) -> list[TopicPartition]:
+        return [place for place, result in self._results.items() if is_asked(result)]
 
     def _is_verified(self, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
         """Append the batches, unless the coordinator has to be asked again. Return whether the request is complete."""
@@ -252,27 +255,27 @@ class Produce:
     def attempt(self, due_ms: float) -> None:
         """Verify again, at the time for which that was scheduled."""
         self._attempt_ms = due_ms
-        if self._call.broker.stops == self._stops and self.is_complete():
-            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+        if self._call.broker.stops == self._stops:
+            self._answer_if(self.advance())
 
     def released(self, error: ErrorCode) -> None:
         """Continue after the coordinator has stored the record that was held, with its error."""
         verification = self._verification
         assert verification is not None
-        asked = [place for place, result in self._results.items() if is_asked(result)]
-        if self._is_verified(verification.errors(dict.fromkeys(asked, error))):
-            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+        self._answer_if(self._is_verified(verification.errors(dict.fromkeys(self._asked(), error))))
 
     def give_up(self) -> None:
         """End without another attempt, with CONCURRENT_TRANSACTIONS."""
-        self._last_attempt_ms = self._attempt_ms
         self._results = dict.fromkeys(self._results, ErrorCode.CONCURRENT_TRANSACTIONS)
-        if self._append_part():
-            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+        self._answer_if(self._append_part())
 
     def proceed(self) -> None:
         """Append the next part."""
-        if self._append_part():
+        self._answer_if(self._append_part())
+
+    def _answer_if(self, is_complete: bool) -> None:
+        """Answer the request, which was parked, if it is complete."""
+        if is_complete:
             self._cluster.answer(self._call, self.response, self._cluster.now_ms)
 
     def _append_part(self) -> bool:

@@ -80,9 +80,10 @@ class Verification(msgspec.Struct, frozen=True):
 
     def errors(self, found: Errors) -> Errors:
         """Return the errors of the partitions that are refused, in the version of the request."""
-        return {place: self._in_version(error) for place, error in found.items() if error}
+        return {place: self.in_version(error) for place, error in found.items() if error}
 
-    def _in_version(self, error: ErrorCode) -> ErrorCode:
+    def in_version(self, error: ErrorCode) -> ErrorCode:
+        """Return an error of the coordinator, or NONE, as the version of the request has it."""
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error is ErrorCode.TRANSACTION_ABORTABLE and not self.has_abortable:

@@ -86,6 +86,15 @@ class Commit:
         accepted: Sequence[tuple[str, Key, list[TxnOffsetCommitRequestPartition]]],
     ) -> None:
         self._cluster, self._call, self._refused, self._accepted = cluster, call, refused, accepted
+        request: TxnOffsetCommitRequest = call.request
+        self._verification = Verification(
+            call.api.name,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            adds=call.api_version >= _FIRST_VERSION_THAT_ADDS,
+            has_abortable=call.api_version >= _FIRST_VERSION_OF_ABORTABLE,
+        )
 
     def verify(self) -> ErrorCode | None:
         """Check that the transaction may commit offsets of the group.
@@ -95,16 +104,15 @@ class Commit:
         """
         cluster, call = self._cluster, self._call
         request: TxnOffsetCommitRequest = call.request
-        adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
+        verification = self._verification
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         if call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
             is_missing = OFFSETS_TOPIC not in cluster.topics and call.broker.release >= _LOOKS_FOR_TOPIC
             return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_missing else ErrorCode.NOT_COORDINATOR
-        if not adds and not (call.broker.release >= _VERIFIES and is_enabled(cluster)):
+        if not verification.adds and not (call.broker.release >= _VERIFIES and is_enabled(cluster)):
             return ErrorCode.NONE
         partition = cluster.offsets_partition_of(request.group_id)
-        verification = self._verification()
         error = verification.error_of_epoch(partition, call.broker.release)
         if error or partition.log.producers.has_open(request.producer_id, request.producer_epoch):
             return error
@@ -112,22 +120,10 @@ class Commit:
         errors = verification.ask(cluster, [place], self)
         return None if errors is None else errors.get(place, ErrorCode.NONE)
 
-    def _verification(self) -> Verification:
-        request, version = self._call.request, self._call.api_version
-        return Verification(
-            self._call.api.name,
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            adds=version >= _FIRST_VERSION_THAT_ADDS,
-            has_abortable=version >= _FIRST_VERSION_OF_ABORTABLE,
-        )
-
     def released(self, error: ErrorCode) -> None:
         """Continue after the coordinator has stored the record that was held, with its error."""
-        place = "", 0
-        found = self._verification().errors({place: error}).get(place, ErrorCode.NONE)
-        self._cluster.answer(self._call, self.response(found), self._cluster.now_ms)
+        response = self.response(self._verification.in_version(error))
+        self._cluster.answer(self._call, response, self._cluster.now_ms)
 
     def response(self, error: ErrorCode) -> TxnOffsetCommitResponse:
         """Commit the offsets, unless the verification has an error, and return the response."""

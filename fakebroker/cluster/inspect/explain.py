@@ -6,22 +6,13 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.deadlines import (
-    MAX_NAMES,
-    counted,
-    delays_of,
-    is_session_running,
-    listed,
-    lower_first,
-    offsets_removal,
-    seconds_text,
-    timers_of,
-)
+from fakebroker.cluster.inspect.deadlines import delays_of, is_session_running, offsets_removal, timers_of
 from fakebroker.cluster.inspect.explain_consumer_group import (
     ConsumerGroupExplanation,
     offsets_in_transactions,
 )
 from fakebroker.cluster.inspect.journal_queries import MemberRequests, requests_of_members
+from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timelines import names_in, short_names, with_names
 from fakebroker.cluster.inspect.views import ConsumerGroupReader
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition

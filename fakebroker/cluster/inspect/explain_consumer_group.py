@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.inspect.deadlines import MAX_NAMES, counted, listed, lower_first, offsets_removal, seconds_text
+from fakebroker.cluster.inspect.deadlines import offsets_removal
+from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timeline_layout import partition_ranges
 from fakebroker.cluster.inspect.timelines import with_names
 from fakebroker.cluster.inspect.views import AwaitedPartition, ConsumerGroupReader, member_names

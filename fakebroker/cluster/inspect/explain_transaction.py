@@ -6,8 +6,9 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.deadlines import counted, delays_of, listed, lower_first, seconds_text
+from fakebroker.cluster.inspect.deadlines import delays_of
 from fakebroker.cluster.inspect.explain import before_first_use, not_served, without_coordinator, zombies_of
+from fakebroker.cluster.inspect.phrases import counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.transaction_views import awaited_markers, find_transaction, hanging_transactions
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.history import TransactionMoment

@@ -33,11 +33,11 @@ from fakebroker.errors import (
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.topic_partition import parse_partition
 
+# The last requests of a group's members
+
+
 _MAX_CALLS = 5_000
 """How many of the newest calls are read."""
-
-
-# The last requests of a group's members
 
 
 class MemberRequests:
@@ -76,6 +76,9 @@ def requests_of_members(cluster: Cluster, group: Group, since_ms: float) -> Memb
     return requests
 
 
+# A text table of requests, for failed assertions and reports
+
+
 NEIGHBORS = 2
 """How many requests before and after each marked one are shown."""
 
@@ -88,9 +91,6 @@ _GAP = "  ..."  # Instead of requests that are omitted.
 
 Numbered = tuple[int, Call]
 """A call and its sequence number, which starts at 1."""
-
-
-# A text table of requests, for failed assertions and reports
 
 
 def table(calls: Sequence[Numbered], marks: Mapping[int, str]) -> str:
@@ -380,11 +380,11 @@ def _error(error: object) -> ErrorCode:
     return ErrorCode[str(name)]
 
 
+# Queries and assertions
+
+
 _SHOWN = 10
 """Maximum number of requests that a failed assertion shows in place of the step that was not found."""
-
-
-# Queries and assertions
 
 
 class JournalQueries:

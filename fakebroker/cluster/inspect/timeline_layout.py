@@ -39,11 +39,11 @@ def _range(topic: str, first: str, *others: str) -> str:
     return f"{topic}-{first}..{others[-1]}" if others else f"{topic}-{first}"
 
 
+# What differs between timelines of groups and of transactional ids
+
+
 FOLLOWER, LEADER, WAITING, REVOKING = "follower", "leader", "waiting", "revoking"
 """The kinds of rows: CSS classes of the SVG. The last two are of members of consumer groups."""
-
-
-# What differs between timelines of groups and of transactional ids
 
 
 class TimelineLayout(msgspec.Struct, frozen=True):

@@ -226,13 +226,13 @@ def _partitions(cluster: Cluster, name: str, partition: int | None) -> list[Part
     return [topic.partitions[partition]]
 
 
+# Brokers and groups of both kinds
+
+
 GroupType = Literal["classic", "consumer"]
 """Kafka's names of the kinds of groups."""
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
-
-
-# Brokers and groups of both kinds
 
 
 class BrokerView(msgspec.Struct, frozen=True):

@@ -65,10 +65,7 @@ class Controller:
     _balance_timers: Timers[TimedValue[str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.copies.timers = self.queue.service(
-            Rank.CONTROLLER,
-            lambda timer, due_ms, now_ms: self._finish_copies(self.copies.due(now_ms), now_ms, Failover()),
-        )
+        self.copies.timers = self.queue.service(Rank.CONTROLLER, self._end_copies)
         self._balance_timers = self.queue.service(Rank.LEADER_BALANCE, self._balance_leaders)
 
     # Leaders

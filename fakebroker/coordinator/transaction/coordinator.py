@@ -104,10 +104,10 @@ def answer_of_end(state: TransactionState, *, is_commit: bool, raises_epoch: boo
     return ErrorCode.INVALID_TXN_STATE
 
 
-_NONE = ErrorCode.NONE
-
 # The coordinator
 
+
+_NONE = ErrorCode.NONE
 
 _PASSING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
 """The errors after which the end of a transaction is stored again."""

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
+# Settings
+
+
 KIP_890 = 2
 """The first transaction version (`transaction.version`) in which each end of a transaction raises the epoch."""
-
-
-# Settings
 
 
 class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,10 @@ from typing import Any, Generic, TypeVar
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.deadlines import listed
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_queries import described, view_journal
+from fakebroker.cluster.inspect.phrases import listed
 from fakebroker.cluster.inspect.timelines import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, timeline_of, view_group, view_moment

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.definition import check_type
-from fakebroker.cluster.inspect.deadlines import counted
+from fakebroker.cluster.inspect.phrases import counted
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.classic.states import GroupState
