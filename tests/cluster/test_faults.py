@@ -495,6 +495,15 @@ def test_a_response_is_delayed(h: ClusterHarness) -> None:
     assert call.answered_ms == h.now_ms
 
 
+def test_a_delayed_request_comes_after_the_answers_of_timers_that_expire_with_it() -> None:
+    h = ClusterHarness(config={"group.initial.rebalance.delay.ms": 3000})
+    fail(h, "Heartbeat", delay_before_s=3)
+    heartbeat = h.send(HEARTBEAT, 4)
+    join = h.send(join_request(), 0)
+    h.cluster.tick(h.now_ms + 3000)  # also the end of the initial delay
+    assert [call for call in h.cluster.answered if call in (heartbeat, join)] == [join, heartbeat]
+
+
 def test_a_delay_is_drawn_from_a_range(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", delay_s=(1, 2))
     calls = [h.send(HEARTBEAT, 4) for _ in range(20)]

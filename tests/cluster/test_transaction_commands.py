@@ -27,8 +27,28 @@ from fakebroker.cluster.logs.transactions_topic import read_records
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from fakebroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from fakebroker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from fakebroker.protocol.records import Record, encode_batch
 from tests.cluster.test_transactions import ID, TransactionalClient
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
 
@@ -165,6 +185,88 @@ def test_a_held_record_is_lost_when_the_coordinator_moves(client: Cockpit) -> No
     client.commands.release(ID)
     assert client.end(commit=True) == "NONE"
     assert client.view().state == "CompleteCommit"
+
+
+def send_addition(client: Cockpit, api: str) -> Any:
+    """Send a request that adds a partition to the transaction, and may stay unanswered; return the call."""
+    producer: dict[str, Any] = {
+        "transactional_id": ID,
+        "producer_id": client.producer_id,
+        "producer_epoch": client.epoch,
+    }
+    group_coordinator = client.cluster.offsets_partition_of("g").leader_id
+    send, added = client.harness.send, [AddPartitionsToTxnTopic(name="news", partitions=[0])]
+    if api == "AddPartitionsToTxn 3":
+        named = {f"v3_and_below_{name}": value for name, value in producer.items()}
+        return send(AddPartitionsToTxnRequest(**named, v3_and_below_topics=added), 3, broker=client.coordinator())
+    if api == "AddPartitionsToTxn 5":
+        known = AddPartitionsToTxnTransaction(**producer, topics=added)
+        other = AddPartitionsToTxnTransaction(
+            transactional_id="other", producer_id=1, producer_epoch=0, topics=added, verify_only=True
+        )
+        return send(AddPartitionsToTxnRequest(transactions=[known, other]), 5, broker=client.coordinator())
+    if api == "AddOffsetsToTxn":
+        return send(AddOffsetsToTxnRequest(**producer, group_id="g"), 3, broker=client.coordinator())
+    if api == "TxnOffsetCommit":
+        place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+        topics = [TxnOffsetCommitRequestTopic(name="news", partitions=[place])]
+        return send(TxnOffsetCommitRequest(**producer, group_id="g", topics=topics), 5, broker=group_coordinator)
+    partition = client.harness.partition(0)
+    records = encode_batch(
+        [Record(0, 1_000, None, b"x")],
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=1_000, topic_data=[data])
+    return send(request, 12, broker=partition.leader_id)
+
+
+def errors_of(found: Any) -> list[str]:
+    """Return the errors of a response for partitions, or its error."""
+    match found:
+        case AddPartitionsToTxnResponse():
+            rows = found.results_by_topic_v3_and_below
+            rows = rows or [row for each in found.results_by_transaction for row in each.topic_results]
+            codes = [each.partition_error_code for row in rows for each in row.results_by_partition]
+        case TxnOffsetCommitResponse():
+            codes = [each.error_code for topic in found.topics for each in topic.partitions]
+        case ProduceResponse():
+            codes = [each.error_code for topic in found.responses for each in topic.partition_responses]
+        case _:
+            codes = [found.error_code]
+    return [ErrorCode(code).name for code in codes]
+
+
+ADDITIONS = ("AddPartitionsToTxn 3", "AddPartitionsToTxn 5", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce")
+
+
+@pytest.mark.parametrize("api", ADDITIONS)
+def test_a_request_whose_record_was_held_is_answered_when_it_is_released(client: Cockpit, api: str) -> None:
+    client.commands.hold(ID, "Ongoing")
+    call = send_addition(client, api)
+    assert (call.response, client.view().pending_state) == (None, "Ongoing")
+    client.commands.release(ID)
+    errors = errors_of(response(call))
+    assert errors[-1] == "NONE"
+    assert errors[:-1] == (["NOT_COORDINATOR"] if api == "AddPartitionsToTxn 5" else [])
+    assert client.view().state == "Ongoing"
+    stored = client.cluster.brokers[client.cluster.offsets_partition_of("g").leader_id].coordinator.offsets
+    assert bool(stored.pending_of("g")) == (api == "TxnOffsetCommit")
+    assert (client.harness.partition(0).log.log_end_offset > 0) == (api == "Produce")
+
+
+@pytest.mark.parametrize("api", ADDITIONS)
+def test_a_request_whose_held_record_is_lost_changes_nothing(client: Cockpit, api: str) -> None:
+    client.commands.hold(ID, "Ongoing")
+    call = send_addition(client, api)
+    client.commands.move_transaction_coordinator(ID, client.coordinator() % 3 + 1)
+    expected = "NOT_ENOUGH_REPLICAS" if api == "Produce" else "NOT_COORDINATOR"
+    assert errors_of(response(call))[-1] == expected
+    assert client.view().state == "Empty"
+    assert client.harness.partition(0).log.log_end_offset == 0
 
 
 def test_a_held_end_is_not_stored_twice(client: Cockpit) -> None:

@@ -83,7 +83,7 @@ class Verification(msgspec.Struct, frozen=True):
         return {place: self.in_version(error) for place, error in found.items() if error}
 
     def in_version(self, error: ErrorCode) -> ErrorCode:
-        """Return an error of the coordinator, or NONE, as the version of the request has it."""
+        """Return the error that the version of the request has for an error of the coordinator; NONE for NONE."""
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error is ErrorCode.TRANSACTION_ABORTABLE and not self.has_abortable:
