@@ -2,7 +2,7 @@
 
 Start with `group_coordinator.py` (the requests) and `classic/states.py` (the answer to each request in each state).
 
-- `partitions.py`, `timers.py` and `history.py` are what all coordinators share, whatever they coordinate.
+- `partitions.py`, `timers.py` and `history.py` are what all coordinators share. They do not depend on groups.
 - `group_coordinator.py` and `groups.py` are the group coordinator, `classic/` and `consumer/` its two kinds of groups,
   `committed_offsets.py` its offsets. `persistence.py` restores all of it from the log.
 - `transaction/` is the transaction coordinator.
