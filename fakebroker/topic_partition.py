@@ -68,6 +68,21 @@ def parse_partition(value: object, field: str = "partition", *, where: str = "")
     return topic, index
 
 
+def parse_partitions(names: Iterable[str]) -> tuple[TopicPartition, ...]:
+    """Parse partitions in Kafka's notation; see `parse_partition`."""
+    return tuple(map(parse_partition, names))
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """Return a partition in Kafka's notation, such as "orders-0"."""
+    return f"{partition[0]}-{partition[1]}"
+
+
+def partition_names(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
+    """Return partitions in Kafka's notation, such as "orders-0"."""
+    return tuple([f"{topic}-{index}" for topic, index in partitions])
+
+
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Group partition indexes by topic. Topics, and the indexes of each topic, keep the given order."""
     topics: dict[str, list[int]] = {}
@@ -78,4 +93,4 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Format partitions in Kafka's notation, such as "orders-0, orders-1"; "none" if there are none."""
-    return ", ".join(f"{topic}-{index}" for topic, index in partitions) or "none"
+    return ", ".join(partition_names(partitions)) or "none"

@@ -30,8 +30,8 @@ def test_a_cluster_starts_without_modules_that_only_some_tests_need() -> None:
         "fakebroker.cluster.inspect.timeline_svg",
     }
     assert rare & set(names) == set()
-    # Of 57 APIs: those whose messages other modules use, and the records of coordinators.
-    assert sum(name.startswith(MESSAGES) for name in names) <= 11
+    # Of 57 APIs: those that coordinators handle, and the records of coordinators. Declaring a class takes 0.1 ms.
+    assert sum(name.startswith(MESSAGES) for name in names) <= 17
     assert sum(name.startswith(HANDLERS) for name in names) <= 7
 
 

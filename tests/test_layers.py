@@ -20,9 +20,10 @@ LAYERS: dict[str, set[str]] = {
     "host_port": set(),
     "utf8": set(),
     "protocol": {"errors", "topic_partition", "utf8"},
-    "coordinator": {"errors", "topic_partition", "assignment", "utf8"},
+    "coordinator": {"errors", "topic_partition", "assignment", "utf8", "protocol"},
     "security": {"errors", "utf8"},
-    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator", "security"},
+    "proposals": {"errors", "topic_partition", "assignment", "protocol", "coordinator", "security", "cluster"},
+    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator", "security", "proposals"},
     "server": {
         "errors",
         "validation",
@@ -33,16 +34,20 @@ LAYERS: dict[str, set[str]] = {
         "coordinator",
         "security",
         "cluster",
+        "proposals",
     },
-    "client": {"errors", "topic_partition", "assignment", "host_port", "protocol", "security"},
-    "conform": {"errors", "topic_partition", "host_port", "protocol", "coordinator", "security", "cluster", "client"},
+    "client": {"errors", "topic_partition", "assignment", "host_port", "protocol", "security", "proposals"},
+    "conform": {
+        *("errors", "topic_partition", "host_port"),
+        *("protocol", "coordinator", "security", "cluster", "client", "proposals"),
+    },
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", "garbage_collection", ""),
-        *("protocol", "coordinator", "cluster", "client", "server"),
+        *("protocol", "coordinator", "cluster", "client", "server", "proposals"),
     },
     "lab": {
         *("errors", "validation", "topic_partition", "host_port"),
-        *("protocol", "coordinator", "cluster", "client", "replay"),
+        *("protocol", "coordinator", "cluster", "client", "replay", "proposals"),
     },
     "control": {
         *("errors", "validation", "topic_partition", "host_port", ""),
@@ -56,7 +61,18 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"topic_partition", "assignment", "host_port", "utf8", "protocol", "coordinator", "security", "cluster"}
+PROPOSAL_HOOKS = {"PROPOSALS", "Proposal", "api_of_version"}
+PURE = {
+    "topic_partition",
+    "assignment",
+    "host_port",
+    "utf8",
+    "protocol",
+    "coordinator",
+    "security",
+    "cluster",
+    "proposals",
+}
 IMPURE_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
@@ -178,9 +194,15 @@ def test_the_coordinator_needs_only_the_standard_library_and_msgspec() -> None:
     assert not any(wrong.values()), wrong
 
 
+def test_coordinators_know_messages_but_not_their_bytes() -> None:
+    allowed = ("fakebroker.protocol.messages.", "fakebroker.protocol.schema.")
+    found = {name for module in MODULES if layer_of(module) == "coordinator" for name in imports_of(module)}
+    assert {name for name in found if inner(name) == "protocol" and not name.startswith(allowed)} == set()
+
+
 def test_what_coordinators_share_does_not_depend_on_groups() -> None:
-    shared = {f"fakebroker.coordinator.{name}" for name in ("partitions", "timers", "history")}
-    for name in ("partitions", "timers", "history", "transaction/coordinator", "transaction/transaction"):
+    shared = {f"fakebroker.coordinator.{name}" for name in ("partitions", "timers", "history", "records")}
+    for name in ("partitions", "timers", "history", "records", "transaction/coordinator", "transaction/transaction"):
         imported = imports_of(f"coordinator/{name}.py")
         assert not {
             each
@@ -190,8 +212,11 @@ def test_what_coordinators_share_does_not_depend_on_groups() -> None:
         }, name
 
 
-def test_only_the_batch_join_package_imports_batch_joins() -> None:
-    """The classic group depends only on the interface that batch joins implement, `classic/extension.py`."""
+def test_only_their_registry_names_proposals() -> None:
+    """Other packages depend on the hooks: `Proposal`, the group's extension, `cluster/proposed_groups.py`."""
     for module in MODULES:
-        if layer_of(module) == "coordinator" and not module.startswith("coordinator/batch_join/"):
-            assert not any("batch_join" in name for name in imports_of(module, for_annotations=True)), module
+        if layer_of(module) in ("protocol", "coordinator", "security", "cluster", "server"):
+            named = {
+                name for name in imports_of(module, for_annotations=True) if name.startswith("fakebroker.proposals")
+            }
+            assert named <= {f"fakebroker.proposals.{name}" for name in PROPOSAL_HOOKS}, module

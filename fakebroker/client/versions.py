@@ -15,7 +15,6 @@ from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTop
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.list_offsets import ListOffsetsRequest
@@ -55,9 +54,6 @@ FIRST_BATCHED_VERSION: dict[type[Message], int] = {FindCoordinatorRequest: 4, Of
 LAST_VERSION_WITH_ONE_TRANSACTION = 3
 """The latest version of AddPartitionsToTxn for clients; later ones, for several transactions, are for brokers."""
 
-LAST_VERSION_WITH_ONE_MEMBER = 9
-"""Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
-
 FIRST_VERSION_WITH_SASL_AUTHENTICATE = 1
 """The first version of SaslHandshake after which tokens are sent in requests (KIP-152)."""
 
@@ -71,8 +67,6 @@ _DEFAULT = -1
 def versions_of(request: type[Message]) -> Versions:
     """Return the versions of a request that this client supports. Some fields need others, see `versions_needed`."""
     api = api_of(request)
-    if request is JoinGroupRequest:
-        return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
     if request is SaslHandshakeRequest:
         return Versions(FIRST_VERSION_WITH_SASL_AUTHENTICATE, api.versions.last)
     if request is AddPartitionsToTxnRequest:
@@ -95,9 +89,6 @@ def versions_needed(request: Message) -> Versions | None:
             if request.subscribed_topic_regex is None:
                 return None
             first = 1
-        case JoinGroupRequest() if request.join_group_members:
-            first_of_batches = LAST_VERSION_WITH_ONE_MEMBER + 1
-            return Versions(first_of_batches, first_of_batches)
         case LeaveGroupRequest() if len(request.members) > 1 or any(not member.member_id for member in request.members):
             first = 3  # KIP-345
         case ListGroupsRequest() if request.types_filter:  # KIP-848

@@ -136,7 +136,7 @@ class Authentication:
             raise ProtocolError(f"request of {len(frame)} bytes, expected a header of 10 or more")
         key, version = _START.unpack_from(frame)
         broker, state = self._peer.broker, self._exchange.state
-        api, versions = broker.apis.get(key), broker.versions.get(key)
+        api, versions = broker.api(key, version), broker.versions.get(key)
         if api is None or versions is None:
             raise ProtocolError(f"API key {key} before authentication, expected SASL or Kafka's ApiVersions")
         if state is not SaslState.TOKENS:

@@ -12,8 +12,8 @@ from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Versions
 
-if TYPE_CHECKING:  # Few clusters need it.
-    from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
+if TYPE_CHECKING:
+    from fakebroker.cluster.proposed_groups import ProposedCoordinator
 
 
 @dataclass(slots=True, eq=False)
@@ -38,8 +38,8 @@ class BrokerNode:
         registered: Whether the controller knows the broker; see UnregisterBroker.
         registered_as_controller: Whether it knows the node as a controller; see UnregisterController.
         stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
-        apis: The APIs by key, those that a proposal replaces included.
-        rewrite: Its part in the proposal `rewrite`; None without the proposal.
+        apis: The APIs that proposals have in place of Kafka's, by key and version.
+        proposed: The coordinator of groups of a proposal; None if no proposal has its own.
         ports: The advertised ports by listener; empty if there is only one.
     """
 
@@ -58,15 +58,19 @@ class BrokerNode:
     registered: bool = True
     registered_as_controller: bool = True
     stops: int = 0
-    apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
-    rewrite: "RewriteBroker | None" = None
+    apis: Mapping[tuple[int, int], Api] = field(default_factory=dict)
+    proposed: "ProposedCoordinator | None" = None
     ports: Mapping[str, int] = field(default_factory=dict)
 
     def endpoint(self, listener: Listener) -> Endpoint:
         """Return the advertised address of a listener; of the first one if the broker has no listener of this name."""
         return Endpoint(self.host, self.ports.get(listener.name, self.port))
 
+    def api(self, key: int, version: int) -> Api | None:
+        """Return the API of a request, supported or not: Kafka's, or that of a proposal."""
+        return self.apis.get((key, version)) or API_BY_KEY.get(key)
+
     @property
-    def groups(self) -> "Coordinator | RewriteBroker":
+    def groups(self) -> "Coordinator | ProposedCoordinator":
         """What moves with the partitions of __consumer_offsets."""
-        return self.coordinator if self.rewrite is None else self.rewrite
+        return self.coordinator if self.proposed is None else self.proposed

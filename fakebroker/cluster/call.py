@@ -157,6 +157,7 @@ class Call:
         number: Its sequence number in the journal, from 1; 0 if it was not added to one.
         held_bytes: How many bytes it counts in the journal.
         kept: The copy that the journal keeps instead of this call, if any.
+        may_describe: See `RequestContext`; set by handlers whose coordinator asks.
         is_decoded: Whether reading the messages costs nothing; see `UndecodedCall`.
         body: The encoded response of an `UndecodedCall`; None in others.
     """
@@ -176,6 +177,7 @@ class Call:
         "fault",
         "held_bytes",
         "kept",
+        "may_describe",
         "number",
         "peer",
         "received_ms",
@@ -210,6 +212,7 @@ class Call:
         self.summary: CallSummary | None = None
         self.number = self.held_bytes = 0
         self.kept: Call | None = None
+        self.may_describe: Callable[[str], bool] | None = None
 
     @property
     def broker(self) -> BrokerNode:
@@ -243,6 +246,10 @@ class Call:
     def action_errors(self) -> tuple[str, ...]:
         """The errors of the actions of its fault (`Fault.before` and `Fault.then`), as text."""
         return () if self.boundaries_or_none is None else tuple(self.boundaries_or_none.errors)
+
+    @property
+    def client_host(self) -> str:
+        return self.peer.client_host
 
     @property
     def connection_id(self) -> int:
@@ -443,7 +450,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         head, tail, last = frame[:4], frame[8:], peer.memo_call
         if last is not None and tail == peer.memo_tail and head == peer.memo_head:
             return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
-    api, versions = peer.broker.apis.get(api_key), peer.broker.versions.get(api_key)
+    api, versions = peer.broker.api(api_key, api_version), peer.broker.versions.get(api_key)
     if api is None or versions is None:
         raise ProtocolError(f"unknown API key {api_key} (version {api_version})")
     is_supported = api_version in versions

@@ -1,21 +1,19 @@
-"""The simulated cluster: its state and services, and the dispatch of requests to their handlers.
+"""The simulated cluster: its state and services.
 
-`Cluster` receives calls with the current time, and answers each one immediately or later. Does not depend on sockets,
-clocks or random sources: ids and random numbers are passed in, so that the same inputs give the same run.
+`Cluster.requests` receives calls with the current time, and answers each one immediately or later. Does not depend on
+sockets, clocks or random sources: ids and random numbers are passed in, so that the same inputs give the same run.
 """
 
 from base64 import urlsafe_b64encode
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import new_acls
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.call import Peer
 from fakebroker.cluster.configs.eligible_replicas import store_min_isr
 from fakebroker.cluster.configs.group_configs import group_number
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
@@ -25,23 +23,22 @@ from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS, Top
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import ActiveFault, DelayedRequest, FaultInjector
+from fakebroker.cluster.faults.injection import FaultInjector
 from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.first_use import FirstUse, FirstUseMode
-from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.listeners import PLAINTEXT_LISTENER, Listener
+from fakebroker.cluster.logs.coordinator_records import append_records, read_records
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
-from fakebroker.cluster.logs.offsets_topic import append_records, read_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.cluster.parked import Parked
 from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.replication.controller import Controller, LeaderBalance
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
 from fakebroker.cluster.replication.replica_copies import ReplicaCopies
 from fakebroker.cluster.replication.replica_placement import ReplicaPlacement
+from fakebroker.cluster.request_path import Handler, RequestPath
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -54,24 +51,23 @@ from fakebroker.cluster.topics import (
     Topics,
 )
 from fakebroker.cluster.transactions import Transactions
+from fakebroker.coordinator.classic.extension import no_extension
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.group_history import ChangedGroup, History, discard_change
-from fakebroker.coordinator.group_records import PendingOffsetRecord, Record
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.persistence import client_error
+from fakebroker.coordinator.records import Record, TransactionalRecord
 from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ConfigError, DiskFullError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
-from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import Acl
 from fakebroker.security.credentials import Credentials
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
-    from fakebroker.cluster.rewrite.rewrite_groups import RewriteGroups
+    from fakebroker.cluster.proposed_groups import ProposedCoordinator, ProposedGroups
 
 KIP_854 = Release(3, 4)
 """The first release with `producer.id.expiration.ms`."""
@@ -124,6 +120,7 @@ class Cluster:
         random: Returns a random number in [0, 1); decides about faults with a probability.
         journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
+        handlers: The handlers of requests, by the names of their APIs.
         keeps_history: Whether `history` and `transactions.history` record transitions.
         first_node_id: The node id of the first broker; the others follow.
         racks: The rack of each broker; brokers that are not listed have none.
@@ -149,6 +146,7 @@ class Cluster:
         first_use: The internal topics that have no coordinators yet.
         timers: Everything that is due at a time by the brokers' clock; `Rank` has the order at equal times.
         wire_timers: What is due by the clients' clock: Fetch requests, and the network's delays.
+        requests: The path of requests through the cluster.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         append_failures: The appends to __consumer_offsets and __transaction_state that fail.
         placement: Chooses the brokers of new partitions.
@@ -157,14 +155,9 @@ class Cluster:
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
         next_producer_id: The id that the next InitProducerId returns.
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
-        answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
-            server removes and sends them.
-        unfinished: Requests that are handled in parts, with the function that continues each. The server calls
-            `continue_request` until there are none.
         part_bytes: How many bytes of records a request may read before others are served; infinite if there are none.
         disconnected: The peers whose connections are to be closed. The server removes and closes them.
-        rewrite: The groups of the proposal `rewrite`; None until a broker supports it.
-        handlers: The handlers of requests, by the names of their APIs.
+        proposed: The groups of a proposal with coordinators of its own; None until a broker supports one.
         storage: Where the state is stored; None if it is only in memory.
 
     Raises:
@@ -181,6 +174,7 @@ class Cluster:
         random: Callable[[], float],
         journal: Journal,
         now_ms: float,
+        handlers: Mapping[str, Handler],
         keeps_history: bool = True,
         first_node_id: int = 1,
         racks: Sequence[str | None] = (),
@@ -209,7 +203,8 @@ class Cluster:
         self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
-        self.purgatory = FetchPurgatory(self.wire_timers, partial(fetch.answer_late, self))
+        self.requests = RequestPath(self, handlers)
+        self.purgatory = FetchPurgatory(self.wire_timers)
         self.log_manager = LogManager(
             self.topics,
             self._leader_config,
@@ -219,7 +214,7 @@ class Cluster:
             self.timers,
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
-        self.group_moves: CoordinatorMoves[Coordinator | RewriteBroker] = CoordinatorMoves(
+        self.group_moves: CoordinatorMoves[Coordinator | ProposedCoordinator] = CoordinatorMoves(
             self.brokers,
             self.topics.offsets_partition,
             lambda broker: broker.groups,
@@ -229,7 +224,7 @@ class Cluster:
         )
         self.transactions = Transactions(
             self,
-            lambda partition, size_bytes: fetch.wake(self, partition, size_bytes, self.now_ms),
+            self.purgatory.wake,
             keeps_history=keeps_history,
         )
         moves: dict[str, CoordinatorMoves[Any]] = {
@@ -243,22 +238,19 @@ class Cluster:
             self.topics, self.brokers, moves, self.auto_create_topic, self.can_create, self.timers
         )
         self.faults = FaultInjector(
-            self.brokers, self.topics, random, self.send, self.timers, self._handle_delayed_request
+            self.brokers, self.topics, random, self.requests.send, self.timers, self.requests.handle_delayed
         )
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
-        self.sync_delays = SyncDelays(self.timers, self.answer)
+        self.sync_delays = SyncDelays(self.timers, self.requests.answer)
         self.quotas = Quotas()
         self.history = History()
         self.history.name_of = self.topics.past_or_present_name_of
         self._keeps_history = keeps_history
         self.next_producer_id = 0
-        self.answered: list[Call] = []
-        self.unfinished: deque[tuple[Call, Callable[[], None]]] = deque()
         self.part_bytes = inf
         self.disconnected: list[Hashable] = []
-        self.rewrite: RewriteGroups | None = None
-        self.handlers: Mapping[str, handlers.Handler] = handlers.BY_NAME
+        self.proposed: ProposedGroups | None = None
         self.storage: ClusterStorage | None = None
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
@@ -292,28 +284,26 @@ class Cluster:
         return broker
 
     def _set_apis(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
-        """Set the APIs of a broker, and give it a coordinator of the proposal `rewrite` if it supports it."""
-        broker.apis, broker.rewrite = emulated.apis, None
-        if emulated.supports_rewrite:
-            if self.rewrite is None:
-                self.rewrite = self._new_rewrite_groups()
-            broker.rewrite = self.rewrite.new_broker(broker.coordinator, self.timers, broker.node_id)
-
-    def _new_rewrite_groups(self) -> "RewriteGroups":
-        # Imported here because it takes 5 % of the start, and few clusters need it.
-        from fakebroker.cluster.rewrite.rewrite_groups import RewriteGroups
-
-        def new_id() -> str:
-            return uuid_text(self.new_id())
-
-        groups = RewriteGroups(self.brokers, self.topics, lambda: self.now_ms, new_id, self.disconnected.append)
-        self.topics.on_change = groups.topic_changed
-        return groups
+        """Set what proposals give a broker: APIs, and a coordinator if a proposal has its own."""
+        broker.apis, broker.proposed = emulated.apis, None
+        for proposal in emulated.proposals:
+            if self.proposed is None:
+                self.proposed = proposal.new_groups(
+                    self.brokers,
+                    self.topics,
+                    lambda: self.now_ms,
+                    lambda: uuid_text(self.new_id()),
+                    self.disconnected.append,
+                )
+            if self.proposed is not None:
+                self.topics.on_change = self.proposed.topic_changed
+                broker.proposed = self.proposed.new_broker(broker.coordinator, self.timers, broker.node_id)
 
     def _coordinator_config(self, emulated: EmulatedRelease) -> CoordinatorConfig:
         topics = ClusterTopics(self.topics, self._rack_of)
         group_config = partial(self._group_config, emulated.release)
-        return self.config.coordinator(emulated.release, emulated.supports_batch_join, topics, group_config)
+        extension = next((proposal.extension() for proposal in emulated.proposals), no_extension)
+        return self.config.coordinator(emulated.release, extension, topics, group_config)
 
     def _rack_of(self, node_id: int) -> str | None:
         broker = self.brokers.get(node_id)
@@ -347,7 +337,7 @@ class Cluster:
             except DiskFullError:
                 config = self.brokers[node_id].coordinator.config
                 return client_error(ErrorCode.KAFKA_STORAGE_ERROR, records, config)
-        elif isinstance(records[0], PendingOffsetRecord):
+        elif isinstance(records[0], TransactionalRecord):
             # A zombie cannot store offsets in transactions, as in `Transactions`.
             return client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config)
         return ErrorCode.NONE  # Records of another zombie are lost.
@@ -363,9 +353,9 @@ class Cluster:
             failure.hits += bool(error)
             return error
         first = records[0]
-        if isinstance(first, PendingOffsetRecord):
+        if isinstance(first, TransactionalRecord):
             producer = partition.log.producers.get(first.producer_id)
-            if producer is not None and first.epoch < producer.epoch:
+            if producer is not None and first.producer_epoch < producer.epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
         return ErrorCode.NONE
 
@@ -380,7 +370,7 @@ class Cluster:
         size_bytes = partition.log.size_bytes
         release = self.writer_release(partition)
         append_records(partition.log, records, partition.leader_epoch, self.now_ms, release, self.topics.id_of)
-        fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
+        self.purgatory.wake(partition, max(1, partition.log.size_bytes - size_bytes))
 
     def writer_release(self, partition: Partition) -> Release:
         """Return the release that the leader of a partition emulates, or the last leader if there is none."""
@@ -405,7 +395,7 @@ class Cluster:
         topic = self.topics.create(name, assignment, configs)
         if name == OFFSETS_TOPIC:
             self._lead_offsets_topic()
-            self.settle(self.now_ms)
+            self.requests.settle(self.now_ms)
         elif name == TRANSACTIONS_TOPIC:
             self.transactions.lead(topic)
         self.first_use.created(name, self.now_ms)
@@ -429,8 +419,8 @@ class Cluster:
     def _forget_groups(self) -> None:
         """Make all group coordinators resign, because their topic was created or deleted."""
         self.group_moves.clear()
-        if self.rewrite is not None:
-            self.rewrite.clear()
+        if self.proposed is not None:
+            self.proposed.clear()
         for broker in self.brokers.values():
             self.group_moves.resign_all(broker, self.now_ms)
             broker.coordinator.set_partition_count(len(self.topics.offsets_topic.partitions))
@@ -601,7 +591,7 @@ class Cluster:
         if topic.name == OFFSETS_TOPIC:
             self.topics.create_offsets_topic(self._placed_offsets_topic())
             self._forget_groups()
-            self.settle(self.now_ms)
+            self.requests.settle(self.now_ms)
         elif topic.name == TRANSACTIONS_TOPIC:
             self.transactions.load()
         for partition in topic.partitions:
@@ -667,121 +657,6 @@ class Cluster:
         stale = self.transactions.moves.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
-    @property
-    def may_answer_with_bytes(self) -> bool:
-        """Whether handlers may return encoded responses: no faults or quotas change responses."""
-        return not (self.faults.active or self.quotas.limits)
-
-    def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
-        """Handle a request.
-
-        Args:
-            call: The request.
-            now_ms: The brokers' time in milliseconds.
-            wire_ms: The clients' time in milliseconds, by which a Fetch waits, if it differs.
-
-        Returns:
-            Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
-            is answered, and the caller runs `faults.actions` before it does anything else. Other calls that this
-            request completes are also added to `answered`.
-        """
-        call.received_ms = self.now_ms = now_ms
-        self.wire_ms = now_ms if wire_ms is None else wire_ms
-        self.journal.add(call)
-        response: Any = None  # a message; for an `UndecodedCall`, it may be encoded
-        if self.faults.active and (fault := self.faults.pick(call)) is not None:
-            if not self.faults.delay_request(call, fault, now_ms):
-                self._handle_with_fault(call, fault)
-        else:
-            response = self.handlers[call.api.handler](self, call, now_ms)
-        if answers := call.peer.broker.coordinator.answers:
-            token, result = answers[0]
-            if token is call and len(answers) == 1 and call.fault is None and not self.sync_delays.is_any_requested:
-                answers.clear()
-                response = handlers.response_to(call, result)
-            else:  # It completes requests that were parked.
-                self.settle(now_ms)
-        if response is None:
-            return False
-        call.response = self.quotas.charge(call, response, now_ms) if self.quotas.limits else response
-        call.answered_ms = now_ms
-        return True
-
-    def _handle_with_fault(self, call: Call, fault: ActiveFault) -> None:
-        """Handle a call now, or after the actions of its fault."""
-        if not fault.before:
-            self._handle_between_actions(call, fault)
-            return
-        call.boundaries.handled_ms = None
-        stops = call.broker.stops
-
-        def proceed() -> None:
-            if call.broker.stops == stops and self.brokers.get(call.node_id) is call.broker:
-                self._handle_between_actions(call, fault)
-                self.settle(self.now_ms)
-
-        self.faults.actions.add(fault.before, call, fault, proceed)
-
-    def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
-        if call.boundaries_or_none is not None:
-            call.boundaries_or_none.handled_ms = self.now_ms
-        self.faults.handle(call, partial(self.handlers[call.api.handler], self), self.now_ms)
-        if fault.then:
-            self.faults.actions.add(fault.then, call, fault)
-
-    def _handle_delayed_request(self, late: DelayedRequest, now_ms: float) -> None:
-        """Handle a request whose delay is over, unless its broker has stopped meanwhile."""
-        call, fault, stops = late
-        if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
-            return
-        self.settle(now_ms)  # What timers have completed before comes first.
-        try:
-            self._handle_with_fault(call, fault)
-            self.settle(self.now_ms)
-            self.faults.actions.run()
-        except Exception as error:  # A bug in a handler closes only the connection of the request.
-            call.closes_connection = True
-            self.answered.append(call)
-            self.faults.actions.log(f"delayed {call!r}", error)
-
-    def continue_request(self, now_ms: float, wire_ms: float) -> None:
-        """Handle the next part of the first of the `unfinished` requests; see `handle` for the times."""
-        self.now_ms, self.wire_ms = now_ms, wire_ms
-        call, proceed = self.unfinished.popleft()
-        try:
-            proceed()
-            self.settle(now_ms)
-        except Exception as error:  # A bug in a handler closes only the connection of the request.
-            call.closes_connection = True
-            self.answered.append(call)
-            self.faults.actions.log(f"continued {call!r}", error)
-
-    def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""
-        if call.fault is not None:
-            self.faults.answer(call, response, now_ms)
-        else:
-            self.send(call, response, now_ms)
-
-    def refuse(self, call: Call, reason: str, now_ms: float) -> None:
-        """Close the connection of a request without an answer, as Kafka does if it cannot parse or answer it."""
-        call.closes_connection = True
-        call.closing_reason = reason
-        self.answer(call, None, now_ms)
-
-    def send(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Add a call to `answered` with its final response, to which faults have been applied.
-
-        If a fault drops the response, the call stays unanswered in the journal, and the server closes its connection.
-        """
-        if self.quotas.limits:
-            response = self.quotas.charge(call, response, now_ms)
-        if call.fault is None or not call.fault.drop:
-            call.response = response
-            call.answered_ms = now_ms
-            call.answered_after = self.journal.added
-        self.answered.append(call)
-
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
         """Process all that is due: timers of groups, loading coordinators, delayed requests, responses and Fetches.
 
@@ -802,7 +677,7 @@ class Cluster:
             self.transactions.schedule_retry(now_ms)  # What the markers wait for may have changed.
         self.timers.run(now_ms)
         self.wire_timers.run(wire_ms)
-        self.settle(now_ms)
+        self.requests.settle(now_ms)
 
     def next_deadline(self) -> float | None:
         """Return a time, by the brokers' clock, before which `tick` has nothing to do; None if no timer is pending.
@@ -811,33 +686,12 @@ class Cluster:
         """
         return self.timers.next_deadline()
 
-    def settle(self, now_ms: float) -> None:
-        """Add the responses to requests that coordinators had parked, and have completed, to `answered`.
-
-        `tick` calls this, and `handle` after a request that has completed any at its broker. A handler that changes
-        other coordinators calls it itself.
-        """
-        for broker in self.brokers.values():
-            coordinator, transactions = broker.coordinator, broker.transaction_coordinator
-            if coordinator.answers:
-                answers, coordinator.answers = coordinator.answers, []
-                for token, result in answers:
-                    # Handlers pass the call as the token of the join or sync.
-                    assert isinstance(token, Call)
-                    response = handlers.response_to(token, result)
-                    if not self.sync_delays.hold_back(token, response, now_ms):
-                        self.answer(token, response, now_ms)
-            if transactions.answers:
-                released, transactions.answers = transactions.answers, []
-                for parked, outcome in released:
-                    cast(Parked, parked).released(outcome)
-
 
 def _partition_for(internal_topic: Topic, key: str) -> Partition:
     return internal_topic.partitions[partition_for(key, len(internal_topic.partitions))]
 
 
-def _load_groups(coordinator: "Coordinator | RewriteBroker", partition: Partition, now_ms: float) -> None:
+def _load_groups(coordinator: "Coordinator | ProposedCoordinator", partition: Partition, now_ms: float) -> None:
     coordinator.finish_loading(partition.index, read_records(partition.log, partition.index), now_ms)
 
 

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.errors import ConfigError, check_integer, one_of
-from fakebroker.protocol.registry import API_BY_KEY, API_BY_NAME, APIS, PROPOSALS, Api
+from fakebroker.proposals import PROPOSALS, Proposal
+from fakebroker.protocol.registry import API_BY_NAME, APIS, Api
 from fakebroker.protocol.releases import NEWEST, RELEASES, Release, release
-from fakebroker.protocol.schema import NO_VERSIONS, Versions
+from fakebroker.protocol.schema import Versions
 
 MAX_BROKERS = 1000
 
@@ -56,12 +57,12 @@ class EmulatedRelease(msgspec.Struct, frozen=True):
     Attributes:
         release: The release whose behavior the broker has.
         versions: The versions that the broker supports and reports in ApiVersions, by API key.
-        apis: The APIs, by key: Kafka's, or those with which proposals replace them.
+        apis: The APIs that proposals have in place of Kafka's, by key and version.
     """
 
     release: Release
     versions: Mapping[int, Versions]
-    apis: Mapping[int, Api] = msgspec.field(default_factory=lambda: API_BY_KEY)
+    apis: Mapping[tuple[int, int], Api] = {}
 
     @classmethod
     def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "EmulatedRelease":
@@ -69,7 +70,7 @@ class EmulatedRelease(msgspec.Struct, frozen=True):
 
         Args:
             broker: The settings.
-            proposals: Names of proposals (`protocol.registry.PROPOSALS`) that brokers of the newest release support in
+            proposals: Names of proposals (`fakebroker.proposals`) that brokers of the newest release support in
                 addition.
 
         Raises:
@@ -82,19 +83,12 @@ class EmulatedRelease(msgspec.Struct, frozen=True):
                 raise ConfigError.unknown(f"api_versions.{name}", cap, one_of(API_BY_NAME, name), kind="API")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
         versions = {api.key: supported for api in APIS if (supported := ranges[api.name]) is not None}
-        return cls(named or NEWEST, versions, _apis(named or NEWEST, proposals))
+        return cls(named or NEWEST, versions, _apis(named or NEWEST, proposals, versions))
 
     @property
-    def supports_batch_join(self) -> bool:
-        """Whether the broker supports the proposal `batch-join` (KAFKA-8397)."""
-        api = API_BY_NAME["JoinGroup"]
-        proposed = PROPOSALS["batch-join"].versions[api.name]
-        return proposed is not None and proposed.last in self.versions.get(api.key, NO_VERSIONS)
-
-    @property
-    def supports_rewrite(self) -> bool:
-        """Whether the broker supports the proposal `rewrite`, the consumer rewrite design."""
-        return self.apis[API_BY_NAME["JoinGroup"].key].proposal == "rewrite"
+    def proposals(self) -> list[Proposal]:
+        """The proposals that the broker supports."""
+        return [PROPOSALS[name] for name in dict.fromkeys(api.proposal for api in self.apis.values())]
 
 
 def emulated_releases(
@@ -138,10 +132,9 @@ def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | 
     return changed if named == NEWEST else {}
 
 
-def _apis(named: Release, proposals: Sequence[str]) -> Mapping[int, Api]:
-    if named != NEWEST or not any(PROPOSALS[name].replaced for name in proposals):
-        return API_BY_KEY
-    return {**API_BY_KEY, **{key: api for name in proposals for key, api in PROPOSALS[name].replaced.items()}}
+def _apis(named: Release, proposals: Sequence[str], supported: Mapping[int, Versions]) -> Mapping[tuple[int, int], Api]:
+    apis = [api for name in proposals if named == NEWEST for api in PROPOSALS[name].apis if api.key in supported]
+    return {(api.key, each): api for api in apis for each in api.versions if each in supported[api.key]}
 
 
 def _release(as_version: str) -> Release:

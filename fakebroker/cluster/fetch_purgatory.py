@@ -1,9 +1,9 @@
 """Delayed Fetch requests, which wait for enough records or for their `max_wait_ms` (Kafka's DelayedFetch).
 
-The Fetch handler reads the logs and answers the requests.
+Whoever appends to a log calls `FetchPurgatory.wake`. The Fetch handler reads the logs and makes the responses.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -17,8 +17,8 @@ PartitionKey = tuple[bytes, int]
 
 
 @dataclass(slots=True, eq=False)
-class DelayedFetch:
-    """One delayed Fetch.
+class DelayedFetch(ABC):
+    """One delayed Fetch. The Fetch handler has the subclass that reads and answers.
 
     Attributes:
         call: The request.
@@ -42,6 +42,14 @@ class DelayedFetch:
     def __post_init__(self) -> None:
         self.keys = [_key(partition) for partition in self.partitions]
 
+    @abstractmethod
+    def read(self) -> None:
+        """Read the partitions again, and set `missing_bytes`."""
+
+    @abstractmethod
+    def answer(self) -> None:
+        """Answer the request with what was read last."""
+
 
 def _key(partition: Partition) -> PartitionKey:
     return partition.topic.topic_id, partition.index
@@ -55,13 +63,11 @@ class FetchPurgatory:
 
     Args:
         queue: The timers of the cluster by the clients' clock.
-        answer: Called with a request whose deadline has passed, and that is not in the purgatory any more.
     """
 
-    def __init__(self, queue: TimerQueue[Any], answer: Callable[[DelayedFetch], None]) -> None:
+    def __init__(self, queue: TimerQueue[Any]) -> None:
         self._by_peer: dict[Peer, DelayedFetch] = {}
         self._by_partition: dict[PartitionKey, dict[DelayedFetch, None]] = {}
-        self._answer = answer
         self._timers = queue.service(Rank.FETCHES, self._expire)
 
     def __len__(self) -> int:
@@ -91,19 +97,18 @@ class FetchPurgatory:
         if delayed is not None:
             self.remove(delayed)
 
-    def appended(self, partition: Partition, size_bytes: int) -> list[DelayedFetch]:
-        """Count the bytes that were appended to a partition.
-
-        Returns:
-            The requests that may have enough records now. They stay in the purgatory. The Fetch handler reads their
-            logs again, and either removes them or updates `missing_bytes`.
-        """
+    def wake(self, partition: Partition, size_bytes: int) -> None:
+        """Answer the requests that have enough records after `size_bytes` were appended to a partition."""
         if not self._by_partition:
-            return []
+            return
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:
             delayed.missing_bytes -= size_bytes
-        return [delayed for delayed in waiting if delayed.missing_bytes <= 0]
+        for delayed in [each for each in waiting if each.missing_bytes <= 0]:
+            delayed.read()
+            if delayed.missing_bytes <= 0:
+                self.remove(delayed)
+                delayed.answer()
 
     def release(self, partition: Partition) -> None:
         """Make the requests for a partition due immediately, because it was deleted or its leader changed."""
@@ -112,4 +117,5 @@ class FetchPurgatory:
 
     def _expire(self, delayed: DelayedFetch, due_ms: float, wire_ms: float) -> None:
         self.remove(delayed)
-        self._answer(delayed)
+        delayed.read()
+        delayed.answer()

@@ -1,6 +1,6 @@
 """The ids in requests: of groups, members, transactions, producers, and the partitions. For the journal and faults.
 
-Depends on messages only.
+Depends on messages only. Those of proposals have their ids as `named_groups`, `named_members` and `named_instances`.
 """
 
 import struct
@@ -41,7 +41,6 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetFetchRequest": lambda request: [group.group_id for group in request.groups] or [request.group_id],
     "FindCoordinatorRequest": _coordinator_keys,
     "JoinGroupRequest": _group_id,
-    "RewriteJoinGroupRequest": _group_id,
     "HeartbeatRequest": _group_id,
     "LeaveGroupRequest": _group_id,
     "SyncGroupRequest": _group_id,
@@ -58,11 +57,7 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
 _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetCommitRequest": _member_id,
     "OffsetFetchRequest": lambda request: [group.member_id for group in request.groups],
-    # Version 10, a proposal, has many members.
-    "JoinGroupRequest": lambda request: (
-        [member.member_id for member in request.join_group_members] or [request.member_id]
-    ),
-    "RewriteJoinGroupRequest": lambda request: [request.consumer_id],
+    "JoinGroupRequest": _member_id,
     "HeartbeatRequest": _member_id,
     # Versions 0-2 have one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],
@@ -74,10 +69,7 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
 
 _INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
     "OffsetCommitRequest": lambda request: [request.group_instance_id],
-    # Version 10, a proposal, has many members.
-    "JoinGroupRequest": lambda request: (
-        [member.group_instance_id for member in request.join_group_members] or [request.group_instance_id]
-    ),
+    "JoinGroupRequest": lambda request: [request.group_instance_id],
     "HeartbeatRequest": lambda request: [request.group_instance_id],
     "LeaveGroupRequest": lambda request: [member.group_instance_id for member in request.members],
     "SyncGroupRequest": lambda request: [request.group_instance_id],
@@ -165,26 +157,26 @@ _PARTITIONS: Mapping[str, Callable[[Any], list[tuple[TopicRef, int | None]]]] = 
 def group_ids(request: object) -> tuple[str, ...]:
     """Return the groups that a request names, in its order."""
     find = _GROUP_IDS.get(type(request).__name__)
-    return tuple(find(request)) if find else ()
+    return tuple(find(request) if find else getattr(request, "named_groups", ()))
 
 
 def member_ids(request: object, response: Any) -> tuple[str, ...]:
     """Return the members that a request names. For a JoinGroup without member ids: those that its response assigns."""
     find = _MEMBER_IDS.get(type(request).__name__)
-    found = [member_id for member_id in find(request) if member_id] if find else []
+    named = find(request) if find else getattr(request, "named_members", ())
+    found = [member_id for member_id in named if member_id]
     if type(response).__name__ in ("JoinGroupResponse", "ConsumerGroupHeartbeatResponse"):
         found = found or [response.member_id]
-    if type(response).__name__ == "JoinGroupResponse":
-        found += [each.member.member_id for each in response.member_join_response_list]
-    elif type(response).__name__ == "RewriteJoinGroupResponse":
-        found = found or [response.consumer_id]
+    elif find is None:
+        found += getattr(response, "named_members", ())
     return tuple(dict.fromkeys(member_id for member_id in found if member_id))
 
 
 def instance_ids(request: object) -> tuple[str, ...]:
     """Return the `group.instance.id`s of static members that a request names."""
     find = _INSTANCE_IDS.get(type(request).__name__)
-    return tuple(dict.fromkeys(found for found in find(request) if found)) if find else ()
+    named = find(request) if find else getattr(request, "named_instances", ())
+    return tuple(dict.fromkeys(found for found in named if found))
 
 
 def transactional_ids(request: object) -> tuple[str, ...]:

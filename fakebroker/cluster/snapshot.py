@@ -6,22 +6,22 @@ copied. Does not depend on connections and ports, which the server restores.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
+
+from msgspec.structs import astuple
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.features import Features
-from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_records
 from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
-from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.records import CoordinatorRecord, Record
 from fakebroker.errors import ConfigError
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from fakebroker.security.acls import AclStore
 from fakebroker.security.credentials import Credentials
-
-if TYPE_CHECKING:
-    from fakebroker.cluster.rewrite.rewrite_groups import GroupRegistry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,7 @@ class Snapshot:
         offsets_topic_is_used: See `Topics`.
         acls: A copy of the ACLs; None without an authorizer.
         credentials: A copy of the users.
-        registry: A copy of the group metadata of the proposal `rewrite`.
+        proposed: What the groups of a proposal have saved.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
@@ -57,7 +57,7 @@ class Snapshot:
     offsets_topic_is_used: bool
     acls: AclStore | None
     credentials: Credentials
-    registry: "GroupRegistry | None" = None
+    proposed: object = None
     records: dict[int, list[Record]] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ def take(cluster: Cluster) -> Snapshot:
         offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
         acls=None if cluster.acls is None else cluster.acls.copy(),
         credentials=cluster.credentials.copy(),
-        registry=None if cluster.rewrite is None else cluster.rewrite.saved(),
+        proposed=None if cluster.proposed is None else cluster.proposed.saved(),
     )
 
 
@@ -105,8 +105,8 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     incremented (`_leader_epoch`).
     """
     _release_all(cluster, now_ms)
-    if cluster.rewrite is not None:
-        cluster.rewrite.restore(snapshot.registry)
+    if cluster.proposed is not None:
+        cluster.proposed.restore(snapshot.proposed)
     brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
     if list(brokers) != list(cluster.brokers):
         cluster.brokers.clear()
@@ -170,12 +170,12 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
         for index in list(broker.coordinator.led_indexes()):
             broker.coordinator.resign(index, now_ms)
         cluster.transactions.moves.resign_all(broker, now_ms)
-    if cluster.rewrite is not None:
-        cluster.rewrite.resign_all(now_ms)
-    cluster.settle(now_ms)
+    if cluster.proposed is not None:
+        cluster.proposed.resign_all(now_ms)
+    cluster.requests.settle(now_ms)
     cluster.transactions.give_up()
     for call, response in cluster.sync_delays.release_all():
-        cluster.answer(call, response, now_ms)
+        cluster.requests.answer(call, response, now_ms)
     for topic in cluster.topics.all():
         for partition in topic.partitions:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
@@ -189,7 +189,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     """Restore a broker in place, because connections refer to it, or recreate one that was removed."""
     fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions, kept.apis))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
-    for name in ("release", "versions", "coordinator", "transaction_coordinator", "fetch_sessions", "apis", "rewrite"):
+    for name in ("release", "versions", "coordinator", "transaction_coordinator", "fetch_sessions", "apis", "proposed"):
         setattr(broker, name, getattr(fresh, name))
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
@@ -220,12 +220,11 @@ def _newest(records: list[Record]) -> list[Record]:
 
     With transactions they may have: then all records are returned.
     """
-    newest: dict[tuple[str, str, int], Record] = {}
+    newest: dict[tuple[Any, ...], Record] = {}
     for record in records:
-        if not isinstance(record, GroupRecord | OffsetRecord):
+        if type(record) is not CoordinatorRecord or type(record.key) not in (GroupMetadataKey, OffsetCommitKey):
             return records
-        topic, index = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ("", -1)
-        key = (record.group_id, topic, index)
+        key = astuple(record.key)
         newest.pop(key, None)
         newest[key] = record
     return list(newest.values())

@@ -16,13 +16,13 @@ from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
+from fakebroker.cluster.logs.coordinator_records import append_records, read_transaction_records
 from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
-from fakebroker.coordinator.group_records import TransactionEnd
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import TransactionEnd
 from fakebroker.coordinator.timers import Rank, TimedValue, TimerEntry, TimerQueue, Timers
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
 from fakebroker.coordinator.transaction.history import TransactionHistory
@@ -34,6 +34,7 @@ from fakebroker.coordinator.transaction.transaction import (
     TransactionRecord,
     TransactionState,
     TransactionValue,
+    transaction_record,
 )
 from fakebroker.errors import DiskFullError, ErrorCode
 from fakebroker.protocol.releases import Release
@@ -271,7 +272,7 @@ class Transactions:
         size_bytes = partition.log.size_bytes
         level = cluster.features.level(TRANSACTION_VERSION)
         try:
-            append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
+            append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, transaction_version=level)
         except DiskFullError:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
@@ -281,7 +282,7 @@ class Transactions:
         """Write the record of a new transactional id, which has a coordinator; return the error of the log, or NONE."""
         partition = self.partition_of(transactional_id)
         assert partition is not None
-        return self._append(partition.leader_id, partition.index, [TransactionRecord(transactional_id, value)])
+        return self._append(partition.leader_id, partition.index, [transaction_record(transactional_id, value)])
 
     # Time
 
@@ -416,5 +417,5 @@ class Transactions:
 
 
 def _load(coordinator: TransactionCoordinator, partition: Partition, now_ms: float) -> None:
-    records = read_records(partition.log, partition.index)
+    records = read_transaction_records(partition.log, partition.index)
     coordinator.finish_loading(partition.index, records, partition.leader_epoch, now_ms)

@@ -6,10 +6,11 @@ Does not depend on a cluster. Member ids are chosen by clients: that of member A
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fakebroker.cluster.logs.offsets_topic import record_key, record_value
+from fakebroker.cluster.logs.coordinator_records import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.conform.transcript import Step
-from fakebroker.coordinator.consumer.records import CurrentAssignmentRecord, CurrentAssignmentValue
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.consumer.records import current_assignment_record
 from fakebroker.coordinator.consumer.states import MemberState
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
@@ -19,6 +20,7 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
 )
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.protocol.releases import NEWEST
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
 
 _NULL = ["null"]
@@ -103,14 +105,14 @@ def describe(step: Step, group_id: str) -> ConsumerGroupDescribeRequest:
 def stored(step: Step, group_id: str, member_id: str, epoch: int, topic_ids: TopicIds) -> ProduceRequest:
     """Return the request that writes the state of a member to __consumer_offsets, which a coordinator then loads."""
     assigned = by_topic(map(parse_partition, step.words)).items()
-    value = CurrentAssignmentValue(
+    member = ConsumerGroupMember(
+        member_id=member_id,
         member_epoch=epoch,
         previous_epoch=epoch,
         state=MemberState[step.options["state"]],
         assigned={topic_ids[topic]: frozenset(indexes) for topic, indexes in assigned},
-        pending_revocation={},
     )
-    written = CurrentAssignmentRecord(group_id, member_id, value)
+    written = current_assignment_record(group_id, member, NEWEST)
     record = Record(0, 1_000, record_key(written), record_value(written))
     data = [PartitionProduceData(index=0, records=encode_batch([record]))]
     topics = [TopicProduceData(name=OFFSETS_TOPIC, partition_data=data)]

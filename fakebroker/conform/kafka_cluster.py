@@ -15,10 +15,10 @@ from fakebroker.client.security import ClientSecurity
 from fakebroker.client.stream_transport import StreamConnection, StreamTransport
 from fakebroker.client.transport import Address, addresses
 from fakebroker.client.transport_security import TransportSecurity
-from fakebroker.cluster.logs.offsets_topic import parse_record
+from fakebroker.cluster.logs.coordinator_records import read_record
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from fakebroker.coordinator.group_records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import Record, TransactionEnd, group_of
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.host_port import format_host_port
 from fakebroker.protocol.frames import request_frame
@@ -55,7 +55,6 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, Offset
 from fakebroker.protocol.records import iterate_records, split_batches
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
-from fakebroker.protocol.transaction_markers import marker_in
 from fakebroker.security.acls import Acl
 
 M = TypeVar("M", bound=Message)
@@ -586,7 +585,7 @@ class KafkaCluster:
         with trio.fail_after(ANSWER_S):
             async with read.lock:
                 await read.read(self)
-        return [each for each in read.records if isinstance(each, TransactionEnd) or each.group_id == group_id]
+        return [each for each in read.records if isinstance(each, TransactionEnd) or group_of(each) == group_id]
 
     async def forget_records(self) -> None:
         """Let `records_of_group` begin at the present ends of the partitions."""
@@ -650,19 +649,8 @@ class _OffsetsPartition:
                 continue
             batches = [each for each in split_batches(data.records or b"") if each.base_offset >= self.next_offset]
             for batch in batches:
-                if batch.is_control:
-                    marker = marker_in(batch)
-                    if marker is not None:
-                        end = batch.producer_id, batch.producer_epoch, marker.is_commit, marker.coordinator_epoch
-                        self.records.append(TransactionEnd(*end))
-                    continue
-                for record in iterate_records(batch):
-                    parsed = parse_record(record.key, record.value)
-                    if isinstance(parsed, OffsetRecord) and parsed.value is not None and batch.is_transactional:
-                        place = parsed.group_id, parsed.topic, parsed.partition, parsed.value
-                        parsed = PendingOffsetRecord(*place, batch.producer_id, batch.producer_epoch)  # type: ignore[assignment]
-                    if parsed is not None:
-                        self.records.append(parsed)
+                parsed = (read_record(batch, record) for record in iterate_records(batch))
+                self.records += (each for each in parsed if each is not None)
             if not batches:
                 return
             self.next_offset = batches[-1].base_offset + batches[-1].last_offset_delta + 1

@@ -23,23 +23,26 @@ from fakebroker.conform.names import Names
 from fakebroker.conform.player import SentRequest
 from fakebroker.conform.texts import group_text
 from fakebroker.conform.transcript import Step, Transcript
-from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    CurrentAssignmentRecord,
-    GroupEpochRecord,
-    MemberSubscriptionRecord,
-)
-from fakebroker.coordinator.group_records import GroupRecord, GroupValue, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.consumer.records import partitions_in
+from fakebroker.coordinator.consumer.states import MemberState
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import Record, TransactionalRecord, TransactionEnd
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.consumer_protocol import encode_assignment
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, GroupMetadataValue
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.schema import Message
-from fakebroker.topic_partition import TopicPartition
+from fakebroker.topic_partition import TopicPartition, partition_names
 
 PARKED_AFTER_S = 0.06
 """How long a request without an answer is waited for before it counts as parked."""
@@ -411,30 +414,30 @@ class KafkaTarget:
         return _with_expected(group_text(members, view), expected, view.state)
 
     def _classic_group(self, group_id: str, described: Any, records: Iterable[Record]) -> GroupView:
-        stored: GroupValue | None = None
+        stored: GroupMetadataValue | None = None
         pending: dict[tuple[int, str, int], PendingOffsetView] = {}
         for each in records:
-            if isinstance(each, GroupRecord):
-                stored = each.value
-            elif isinstance(each, PendingOffsetRecord):
-                topic = self.names.topic_name(each.topic)
-                producer = self.names.producer_number(each.producer_id)
-                view = PendingOffsetView(producer, topic, each.partition, each.value.offset)
-                pending[each.producer_id, each.topic, each.partition] = view
-            elif isinstance(each, TransactionEnd):
+            if isinstance(each, TransactionEnd):
                 pending = {key: view for key, view in pending.items() if key[0] != each.producer_id}
+            elif isinstance(each, TransactionalRecord):
+                topic, partition = each.key.topic, each.key.partition
+                producer = self.names.producer_number(each.producer_id)
+                view = PendingOffsetView(producer, self.names.topic_name(topic), partition, each.value.offset)
+                pending[each.producer_id, topic, partition] = view
+            elif isinstance(each.key, GroupMetadataKey):
+                stored = each.value
         members = tuple(_member(each.member_id, each.client_id, each.group_instance_id) for each in described.members)
         return GroupView(
-            group_id,
-            described.group_state,
-            0 if stored is None else stored.generation_id,
-            described.protocol_type or None,
-            None if stored is None else stored.protocol_name,
-            stored.leader if stored and any(each.member_id == stored.leader for each in members) else None,
-            members,
-            Timeline(group_id, (), 0.0),
-            tuple(pending.values()),
-            "classic",
+            group_id=group_id,
+            state=described.group_state,
+            generation_id=0 if stored is None else stored.generation,
+            protocol_type=described.protocol_type or None,
+            protocol_name=None if stored is None else stored.protocol,
+            leader_id=stored.leader if stored and any(each.member_id == stored.leader for each in members) else None,
+            members=members,
+            history=Timeline(group_id, (), 0.0),
+            pending_offsets=tuple(pending.values()),
+            type="classic",
         )
 
     def _consumer_group(self, group_id: str, state: str, records: Iterable[Record]) -> GroupView:
@@ -443,15 +446,17 @@ class KafkaTarget:
         current: dict[str, Any] = {}
         topics = {topic_id: name for name, topic_id in self._topic_ids.items()}
         for each in records:
-            match each:
-                case GroupEpochRecord() if each.value is not None:
+            if isinstance(each, TransactionEnd):
+                continue
+            match each.key:
+                case ConsumerGroupMetadataKey() if each.value is not None:
                     epoch = each.value.epoch
-                case AssignmentEpochRecord() if each.value is not None:
-                    assignment_epoch = each.value.epoch
-                case MemberSubscriptionRecord():
-                    subscriptions[each.member_id] = each.value
-                case CurrentAssignmentRecord():
-                    current[each.member_id] = each.value
+                case ConsumerGroupTargetAssignmentMetadataKey() if each.value is not None:
+                    assignment_epoch = each.value.assignment_epoch
+                case ConsumerGroupMemberMetadataKey(member_id=member_id):
+                    subscriptions[member_id] = each.value
+                case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
+                    current[member_id] = each.value
         members = []
         for member_id, subscription in subscriptions.items():
             now = current.get(member_id)
@@ -463,15 +468,24 @@ class KafkaTarget:
                     subscription.client_id,
                     subscription.instance_id,
                     protocol_type="consumer",
-                    assignment=encode_assignment(_places(now.assigned, topics)),
+                    assignment=encode_assignment(_places(partitions_in(now.assigned_partitions), topics)),
                     member_epoch=now.member_epoch,
-                    state=now.state.name,
-                    pending_revocation=tuple(_places(now.pending_revocation, topics)),
-                    type="consumer" if subscription.classic is None else "classic",
+                    state=MemberState(now.state).name,
+                    pending_revocation_names=partition_names(
+                        _places(partitions_in(now.partitions_pending_revocation), topics)
+                    ),
+                    type="consumer" if subscription.classic_member_metadata is None else "classic",
                 )
             )
         return GroupView(
-            *(group_id, state, epoch, "consumer", None, None, tuple(members), Timeline(group_id, (), 0.0)),
+            group_id=group_id,
+            state=state,
+            generation_id=epoch,
+            protocol_type="consumer",
+            protocol_name=None,
+            leader_id=None,
+            members=tuple(members),
+            history=Timeline(group_id, (), 0.0),
             type="consumer",
             assignment_epoch=assignment_epoch,
         )

@@ -11,6 +11,12 @@ from fakebroker.conform.consumers import TranscriptConsumer, describe, stored
 from fakebroker.conform.producers import PRODUCER_VERBS, TranscriptProducer
 from fakebroker.conform.transcript import Step, TranscriptError, expand_range, relative
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.messages import (
+    BatchJoinGroupRequest,
+    BatchJoinGroupRequestMember,
+    BatchJoinGroupResponse,
+)
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -19,7 +25,6 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
@@ -41,7 +46,6 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -168,7 +172,7 @@ class Members:
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
                 if isinstance(response, SyncGroupResponse) and response.assignment.startswith(b"\0"):
                     member.consumer.assigned = decode_assignment(response.assignment)
-            case JoinGroupResponse() if response.member_join_response_list:
+            case BatchJoinGroupResponse():
                 for name, result in zip(
                     self._batches[member.name].pop(0), response.member_join_response_list, strict=True
                 ):
@@ -184,7 +188,9 @@ class Members:
                 self._name_id(member.name, response.consumer_id)
                 member.member_id, member.generation_id = response.consumer_id, response.group_generation_id
 
-    def _receive_join(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
+    def _receive_join(
+        self, name: str, member_id: str, error_code: int, response: JoinGroupResponse | BatchJoinGroupResponse
+    ) -> None:
         """Update a member, or the name of an expected instance, `@instance`, from the result of its join."""
         self._name_id(name, member_id)
         if name.startswith("@"):
@@ -286,26 +292,26 @@ class Members:
             partition_assignment_strategy=member.strategy,
         )
 
-    def _batch(self, step: Step, asker: TranscriptMember) -> JoinGroupRequest:
+    def _batch(self, step: Step, asker: TranscriptMember) -> BatchJoinGroupRequest:
         """Return a JoinGroup for many members; the options of the step apply to each."""
         names, members = [], []
         for word in (each for words in step.words for each in expand_range(words)):
             name, _, instance_id = word.partition("@")
             names.append(name or word)
             if not name:
-                members.append(JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[]))
+                members.append(BatchJoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[]))
                 continue
             member = self.member(name)
             member.update(step)
             member.instance_id = instance_id or member.instance_id
             protocols = [JoinGroupRequestProtocol(name=each, metadata=member.metadata) for each in member.protocols]
             members.append(
-                JoinGroupRequestMember(
+                BatchJoinGroupRequestMember(
                     member_id=member.member_id, group_instance_id=member.instance_id, protocols=protocols
                 )
             )
         self._batches.setdefault(asker.name, []).append(names)
-        return JoinGroupRequest(
+        return BatchJoinGroupRequest(
             group_id=_unquoted(asker.group_id),
             session_timeout_ms=asker.session_timeout_ms,
             rebalance_timeout_ms=asker.rebalance_timeout_ms,

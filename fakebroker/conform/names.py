@@ -10,14 +10,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse, AddPartitionsToTxnTopicResult
 from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsResponse
 from fakebroker.protocol.messages.list_transactions import ListTransactionsResponse
-from fakebroker.protocol.records import split_batches
+from fakebroker.protocol.records import crc32c, split_batches
 from fakebroker.protocol.schema import Message, Struct, replaced
 from fakebroker.protocol.types import Primitive
 

@@ -6,10 +6,10 @@ Does not depend on a cluster. Producer ids are those of the cluster, which count
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fakebroker.cluster.logs.transactions_topic import record_key, record_value
+from fakebroker.cluster.logs.coordinator_records import record_key, record_value
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.conform.transcript import Step, relative
-from fakebroker.coordinator.transaction.transaction import TransactionState, TransactionValue
+from fakebroker.coordinator.transaction.transaction import TransactionState, TransactionValue, transaction_record
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -239,7 +239,8 @@ def _stored(step: Step, producer_id: int, epoch: int) -> ProduceRequest:
         last_update_ms=1_000,
         start_ms=1_000,
     )
-    record = Record(0, 1_000, record_key(step.words[0]), record_value(value, 1))
+    written = transaction_record(step.words[0], value)
+    record = Record(0, 1_000, record_key(written), record_value(written, transaction_version=1))
     data = [PartitionProduceData(index=0, records=encode_batch([record]))]
     topics = [TopicProduceData(name=TRANSACTIONS_TOPIC, partition_data=data)]
     return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)

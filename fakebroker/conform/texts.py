@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from fakebroker.cluster.inspect.views import GroupView, MemberView
 from fakebroker.conform.consumers import TopicIds, places
 from fakebroker.conform.members import Members, TranscriptMember
-from fakebroker.coordinator.rewrite.group import RewriteGroup
-from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupResponse
+from fakebroker.proposals.consumer_rewrite.group import RewriteGroup
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupResponse
+from fakebroker.proposals.consumer_rewrite.states import CoordinatorState
 from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -49,7 +51,6 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 from fakebroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
@@ -76,7 +77,7 @@ def error_text(code: int) -> str:
 def answer_text(members: Members, member: TranscriptMember, response: Message) -> str:
     """Return the text of a response, which `members` has received before."""
     match response:
-        case JoinGroupResponse() if response.member_join_response_list:
+        case BatchJoinGroupResponse():
             return _batch(members, response)
         case JoinGroupResponse():
             return _joined(members, member, response)
@@ -180,7 +181,7 @@ def rewrite_group_text(members: Members, state: CoordinatorState, group: Rewrite
     return ", ".join(parts)
 
 
-def _batch(members: Members, response: JoinGroupResponse) -> str:
+def _batch(members: Members, response: BatchJoinGroupResponse) -> str:
     """Return the generation of a batch, if there is one, and the names of the members by the result of each."""
     by_outcome: dict[str, list[str]] = {}
     for each in response.member_join_response_list:

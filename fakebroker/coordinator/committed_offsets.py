@@ -4,35 +4,43 @@ Also what changes them without a request of a client: ends of transactions, dele
 of Kafka's `OffsetMetadataManager`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from math import inf
+from typing import Any
 
 import msgspec
 
-from fakebroker.coordinator.api import ItemResults, OffsetToCommit
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, EMPTY, STABLE
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.heartbeat import tombstones as consumer_group_tombstones
-from fakebroker.coordinator.consumer.records import GroupEpochRecord
-from fakebroker.coordinator.group_records import (
-    GroupRecord,
-    OffsetRecord,
-    PendingOffsetRecord,
-    Record,
-    TransactionEnd,
-)
 from fakebroker.coordinator.groups import AnyGroup, Groups
-from fakebroker.coordinator.offset_store import CommittedOffset, OffsetStore
+from fakebroker.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset, OffsetStore
 from fakebroker.coordinator.partitions import Append, Partitions, java_string_length
 from fakebroker.coordinator.pending_offsets import PartitionedPendingOffsets, PendingOffset
 from fakebroker.coordinator.persistence import tombstones
+from fakebroker.coordinator.records import (
+    CoordinatorRecord,
+    KeyedRecord,
+    OffsetRecord,
+    Record,
+    TransactionalRecord,
+    TransactionEnd,
+    group_tombstone,
+    offset_tombstone,
+)
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition
 from fakebroker.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE  # A global is faster than an attribute of an enumeration.
+_KEY: Any = OffsetCommitKey  # Type checkers accept fields by position only of `Any`.
+_VALUE: Any = OffsetCommitValue
 
 # Results and records of requests. These functions do not change groups. The coordinator first checks whether the group
 # accepts the request, and later appends the records and applies them.
@@ -42,27 +50,40 @@ Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
 """One error code for each partition, and the records to append."""
 
 
-def _commit(group_id: str, offsets: Sequence[OffsetToCommit], config: CoordinatorConfig, now_ms: float) -> Outcome:
+Wanted = tuple[str, OffsetCommitRequestPartition] | tuple[str, TxnOffsetCommitRequestPartition]
+"""The name of a topic, and a partition of a request."""
+
+
+def _commit(
+    group_id: str, offsets: Iterable[Wanted], config: CoordinatorConfig, now_ms: float, retention_ms: int = -1
+) -> Outcome:
     """Return a record for each offset, except those whose metadata has too many UTF-16 units.
 
-    Before KIP-211 each offset is stored with its expiry time. The client gives it; otherwise it results from the
-    broker's retention.
+    Before KIP-211 each offset is stored with its expiry time. The client gives it as `retention_ms` from now; else it
+    results from the broker's retention.
     """
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
-    for wanted in offsets:
-        metadata = wanted.metadata or ""
+    wanted: Any  # Only partitions of an OffsetCommit can have a timestamp, in version 1.
+    for topic, wanted in offsets:
+        metadata = wanted.committed_metadata or ""
         if metadata and java_string_length(metadata) > config.offset_metadata_max_bytes:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
-        timestamp_ms = int(now_ms) if wanted.commit_timestamp_ms is None else wanted.commit_timestamp_ms
-        expire_timestamp_ms = wanted.expire_timestamp_ms
-        if expire_timestamp_ms is None and config.is_before_kip_211:
+        timestamp_ms, expire_timestamp_ms = int(now_ms), NO_TIMESTAMP
+        if type(wanted) is OffsetCommitRequestPartition and wanted.commit_timestamp != -1:
+            timestamp_ms = wanted.commit_timestamp
+        if retention_ms != -1:
+            expire_timestamp_ms = int(now_ms) + retention_ms
+        elif config.is_before_kip_211:
             expire_timestamp_ms = timestamp_ms + config.offsets_retention_ms
-        # By position, which takes half as long.
-        committed = CommittedOffset(wanted.offset, timestamp_ms, wanted.leader_epoch, metadata, expire_timestamp_ms)
+        # By position, which takes half as long. The required fields of a struct are the first ones.
+        key = _KEY(group_id, topic, wanted.partition_index)
+        value = _VALUE(
+            wanted.committed_offset, metadata, timestamp_ms, wanted.committed_leader_epoch, expire_timestamp_ms
+        )
         errors.append(_NONE)
-        records.append(OffsetRecord(group_id, wanted.topic, wanted.partition, committed))
+        records.append(CoordinatorRecord(key, value))
     return errors, tuple(records)
 
 
@@ -97,7 +118,7 @@ def _delete(
         errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE)
         has_offset = group.offsets.get(topic, partition) is not None or (topic, partition) in pending
         if not is_subscribed and has_offset:
-            records.append(OffsetRecord(group.group_id, topic, partition, None))
+            records.append(offset_tombstone(group.group_id, topic, partition))
     return errors, tuple(records)
 
 
@@ -111,14 +132,14 @@ def _delete_topic(group: Group | ConsumerGroup, topic: str, pending: Collection[
     """
     pending_here = (index for name, index in pending if name == topic)
     partitions = dict.fromkeys([*group.offsets.partitions_of(topic), *pending_here])
-    return [OffsetRecord(group.group_id, topic, partition, None) for partition in partitions]
+    return [offset_tombstone(group.group_id, topic, partition) for partition in partitions]
 
 
-def expired_records(group: Group, now_ms: float, pending: Collection[TopicPartition] = ()) -> list[Record]:
+def expired_records(group: Group, now_ms: float, pending: Collection[TopicPartition] = ()) -> list[KeyedRecord]:
     """Return tombstones for the expired offsets of a group, and for the group itself if it has expired (KIP-211).
 
-    A group has expired if it is Empty, has no offset left (or never had any), and its extension reserves no places for
-    members (batch joins, KAFKA-8397). See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
+    A group has expired if it is Empty, has no offset left (or never had any), and its extension reserves no places.
+    See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
 
     Args:
         group: The group.
@@ -127,32 +148,32 @@ def expired_records(group: Group, now_ms: float, pending: Collection[TopicPartit
     """
     if not _may_expire(group):
         return []
-    expired: list[Record] = []
-    is_anything_left = group.state is not EMPTY or group.extension.reserved_places > 0 or bool(pending)
+    expired: list[KeyedRecord] = []
+    is_anything_left = group.state is not EMPTY or bool(group.extension.reserved_places) or bool(pending)
     empty_since_ms = _empty_since_ms(group)
     for topic, partition, committed in group.offsets:
         is_kept = _is_kept(group, topic, partition, pending)
         if not is_kept and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
-            expired.append(OffsetRecord(group.group_id, topic, partition, None))
+            expired.append(offset_tombstone(group.group_id, topic, partition))
         else:
             is_anything_left = True
-    return expired if is_anything_left else [*expired, GroupRecord(group.group_id, None)]
+    return expired if is_anything_left else [*expired, group_tombstone(group.group_id)]
 
 
 def expired_records_of_consumer_group(
     group: ConsumerGroup, now_ms: float, retention_ms: int, pending: Collection[TopicPartition]
-) -> list[Record]:
+) -> list[KeyedRecord]:
     """Return tombstones for the expired offsets of a consumer group, and for the group itself if nothing is left.
 
     Offsets for topics that a member is subscribed to do not expire. For the arguments see `expired_records`; the
     retention is that of the broker.
     """
-    expired: list[Record] = []
+    expired: list[KeyedRecord] = []
     is_anything_left = bool(group.members or pending)
     for topic, partition, committed in group.offsets:
         is_kept = group.is_subscribed_to(topic) or (topic, partition) in pending
         if not is_kept and committed.is_expired(now_ms, retention_ms, None):
-            expired.append(OffsetRecord(group.group_id, topic, partition, None))
+            expired.append(offset_tombstone(group.group_id, topic, partition))
         else:
             is_anything_left = True
     return expired if is_anything_left else [*expired, *consumer_group_tombstones(group)]
@@ -275,22 +296,13 @@ class CommittedOffsets:
     # Commits
 
     def commit(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
+        self, request: OffsetCommitRequest, offsets: Sequence[tuple[str, OffsetCommitRequestPartition]], now_ms: float
     ) -> list[ErrorCode]:
         """Commit offsets, except those whose metadata is too long.
 
         Args:
-            group_id: The group.
-            generation_id: The generation of the member; negative if a client that is not a member commits.
-            member_id: The member, or "".
-            instance_id: The instance id of a static member.
-            offsets: The offsets, by partition.
+            request: The request. Its generation is negative if a client that is not a member commits.
+            offsets: The partitions of the request that exist and that the client may read, with the names of topics.
             now_ms: The time.
 
         Returns:
@@ -298,10 +310,12 @@ class CommittedOffsets:
             does not exist and a generation is given, the error is GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION before
             KIP-848.
         """
+        group_id, member_id = request.group_id, request.member_id
+        generation_id = request.generation_id_or_member_epoch
         group = self._groups.classic.get(group_id)
         consumer_group = self._groups.consumer.get(group_id) if group is None else None
         if group is not None:
-            error = group.check_commit(generation_id, member_id, instance_id)
+            error = group.check_commit(generation_id, member_id, request.group_instance_id)
         elif consumer_group is not None:
             error = consumer_group.check_commit(generation_id, member_id)
         else:
@@ -315,7 +329,7 @@ class CommittedOffsets:
         if group is None and consumer_group is None and self.config.is_before_kip_848:
             # Before the offsets are checked and stored: the group stays even if no offset is.
             group = self._groups.create_simple(group_id, "first OffsetCommit", now_ms)
-        errors, records = _commit(group_id, offsets, self.config, now_ms)
+        errors, records = _commit(group_id, offsets, self.config, now_ms, request.retention_time_ms)
         if consumer_group is not None:
             error = self._check_older_commit(consumer_group, generation_id, member_id, records)
         if records and not error:
@@ -329,7 +343,7 @@ class CommittedOffsets:
             if stored is None:
                 stored = self._groups.create_simple(group_id, "first OffsetCommit", now_ms).offsets
             for record in records:
-                stored.apply(record.topic, record.partition, record.value)
+                stored.apply(record.key.topic, record.key.partition, record.value)
             if self._pending.by_partition:
                 self._pending.apply(self._partitions.partition_for(group_id), records)
         return errors
@@ -338,17 +352,17 @@ class CommittedOffsets:
         self, group: ConsumerGroup, epoch: int, member_id: str, records: Sequence[OffsetRecord]
     ) -> ErrorCode:
         topics = self.config.consumer.topics
-        found = ((topics.named(record.topic), record.partition) for record in records)
+        found = ((topics.named(record.key.topic), record.key.partition) for record in records)
         places = ((b"" if topic is None else topic.topic_id, index) for topic, index in found)
         return group.check_older_commit(epoch, member_id, places)
 
     def _apply(self, records: Sequence[OffsetRecord]) -> None:
         """Apply records of one offsets partition."""
         for record in records:
-            if (offsets := self._groups.offsets_of(record.group_id)) is not None:
-                offsets.apply(record.topic, record.partition, record.value)
+            if (offsets := self._groups.offsets_of(record.key.group)) is not None:
+                offsets.apply(record.key.topic, record.key.partition, record.value)
         if self._pending.by_partition and records:
-            self._pending.apply(self._partitions.partition_for(records[0].group_id), records)
+            self._pending.apply(self._partitions.partition_for(records[0].key.group), records)
 
     # Fetches
 
@@ -382,13 +396,8 @@ class CommittedOffsets:
 
     def commit_pending(
         self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        producer_id: int,
-        epoch: int,
-        offsets: Sequence[OffsetToCommit],
+        request: TxnOffsetCommitRequest,
+        offsets: Sequence[tuple[str, TxnOffsetCommitRequestPartition]],
         now_ms: float,
         *,
         has_newer_errors: bool = False,
@@ -396,13 +405,9 @@ class CommittedOffsets:
         """Commit offsets in a transaction: they are stored when it is committed (TxnOffsetCommit).
 
         Args:
-            group_id: The group, which is created if it does not exist and no generation is given.
-            generation_id: The generation of the member; negative if none is given.
-            member_id: The member, or "".
-            instance_id: The instance id of a static member.
-            producer_id: The producer, to whose transaction the group's offsets partition was added.
-            epoch: The producer epoch.
-            offsets: The offsets, by partition.
+            request: The request. Its group is created if it does not exist and no generation is given. The offsets
+                partition of the group was added to the transaction of its producer.
+            offsets: The partitions of the request that exist and that the client may read, with the names of topics.
             now_ms: The time.
             has_newer_errors: Whether the client knows STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND (KIP-1319), which are
                 ILLEGAL_GENERATION for others.
@@ -410,12 +415,14 @@ class CommittedOffsets:
         Returns:
             One error code for each offset, in order. An error of the whole request is repeated.
         """
+        group_id, member_id = request.group_id, request.member_id
+        generation_id = request.generation_id_or_member_epoch
         group = self._groups.get(group_id)
         error = self._error_without_group(group_id) if group is None or not group_id else _NONE
         if group is None and not error and self.config.is_before_kip_848:
             group = self._groups.create_simple(group_id, "first TxnOffsetCommit", now_ms)
         if group is not None:
-            error = error or group.check_transactional_commit(generation_id, member_id, instance_id)
+            error = error or group.check_transactional_commit(generation_id, member_id, request.group_instance_id)
         elif generation_id >= 0:
             error = error or ErrorCode.GROUP_ID_NOT_FOUND
         if not error:
@@ -424,7 +431,7 @@ class CommittedOffsets:
                 error = self._check_older_commit(group, generation_id, member_id, records)
         if not error:
             pending = tuple(
-                PendingOffsetRecord(group_id, record.topic, record.partition, record.value, producer_id, epoch)
+                TransactionalRecord(record.key, record.value, request.producer_id, request.producer_epoch)
                 for record in records
                 if record.value is not None
             )
@@ -450,8 +457,8 @@ class CommittedOffsets:
         error = self._append(partition, (end,)) if partition in self._partitions.led else ErrorCode.NOT_COORDINATOR
         if not error:
             for record in self._pending.end(partition, end):
-                if (offsets := self._groups.offsets_of(record.group_id)) is not None:
-                    offsets.apply(record.topic, record.partition, record.value)
+                if (offsets := self._groups.offsets_of(record.key.group)) is not None:
+                    offsets.apply(record.key.topic, record.key.partition, record.value)
         return error
 
     def pending_of(self, group_id: str) -> list[PendingOffset]:
@@ -473,7 +480,7 @@ class CommittedOffsets:
 
     # Deletion and expiry
 
-    def delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> ItemResults:
+    def delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> tuple[ErrorCode, list[ErrorCode]]:
         """Delete committed offsets of topics that the group is not subscribed to (OffsetDelete).
 
         Args:
@@ -519,14 +526,15 @@ class CommittedOffsets:
 
         error = self._append(partition, records) if records else _NONE
         if not self._groups.error_of_tombstones(error, partition):
-            self._apply([record for record in records if isinstance(record, OffsetRecord)])
+            self._apply([record for record in records if isinstance(record.key, OffsetCommitKey)])
             for record in records:
-                if isinstance(record, GroupRecord | GroupEpochRecord):
-                    self._groups.drop(self._groups[record.group_id], "its offsets expired", now_ms)
+                match record.key:
+                    case GroupMetadataKey(group=group_id) | ConsumerGroupMetadataKey(group_id=group_id):
+                        self._groups.drop(self._groups[group_id], "its offsets expired", now_ms)
         if self._groups.of_partition(partition):
             self._groups.schedule_offset_expiry(partition, now_ms)
 
-    def _expired(self, group: AnyGroup, now_ms: float) -> list[Record]:
+    def _expired(self, group: AnyGroup, now_ms: float) -> list[KeyedRecord]:
         pending = self.unstable_partitions(group.group_id)
         if isinstance(group, ConsumerGroup):
             retention_ms = self.config.offsets_retention_ms

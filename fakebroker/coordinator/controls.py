@@ -8,23 +8,25 @@ group.
 from collections.abc import Mapping, Sequence
 from typing import overload
 
-from fakebroker.coordinator.api import JoinGroup
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.rebalance import (
+    assign,
     complete_join_phase,
     expire_session,
     expire_sync,
     start_rebalance,
-    sync,
 )
 from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
 from fakebroker.coordinator.consumer import controls as consumer_controls
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.member import ConsumerGroupMember
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from fakebroker.protocol.messages.leave_group import MemberIdentity
 from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partition
 
 HOLDABLE_STATES = (
@@ -36,6 +38,9 @@ HOLDABLE_STATES = (
 """The states that a group can be held in."""
 
 _MOST_LISTED = 20
+
+_NEWEST_JOIN = 9
+"""The version of the joins that are made here; a static leader that is replaced stays the leader (KIP-814)."""
 
 
 def group_of(coordinator: Coordinator, group_id: str) -> Group | ConsumerGroup:
@@ -160,8 +165,7 @@ def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
     elif group.state is COMPLETING_REBALANCE:
         is_overdue, group.is_overdue = group.is_overdue, False
         if held := group.take_held_sync(group.leader_id or ""):
-            request, token = held
-            sync(group, request, token, now_ms)
+            assign(group, held.assignments, held.context, now_ms)
         if is_overdue:
             expire_sync(group, now_ms)
     coordinator.groups.changed_by_timer(group, now_ms)
@@ -192,7 +196,7 @@ def evict(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now
     Raises:
         ConfigError: There is no such member.
     """
-    coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms)
+    coordinator.leave_group(group.group_id, [MemberIdentity(member_id=member_of(group, name).member_id)], now_ms)
 
 
 def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
@@ -235,24 +239,21 @@ def fence(coordinator: Coordinator, group: Group | ConsumerGroup, instance_id: s
     if isinstance(group, ConsumerGroup):
         consumer_controls.fence(coordinator, group, instance_id, now_ms)
         return
-    coordinator.join_group(
-        group.group_id, _join_of(group.members[group.static_members[instance_id]], group), None, now_ms
-    )
+    _join_again(coordinator, group, group.members[group.static_members[instance_id]], "", now_ms)
 
 
-def _join_of(member: Member, group: Group, member_id: str = "") -> JoinGroup:
-    return JoinGroup(
-        member_id=member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
+def _join_again(coordinator: Coordinator, group: Group, member: Member, member_id: str, now_ms: float) -> None:
+    """Handle a JoinGroup with the fields of a member's last one, under this member id."""
+    request = JoinGroupRequest(
+        group_id=group.group_id,
         session_timeout_ms=member.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
+        member_id=member_id,
+        group_instance_id=member.instance_id,
         protocol_type=group.protocol_type or "",
-        protocols=member.protocols,
-        requires_member_id=False,
-        supports_skip_assignment=True,
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in member.protocols],
     )
+    coordinator.join_group(request, OwnContext(_NEWEST_JOIN, member.client_id, member.client_host), now_ms)
 
 
 def choose_assignment(controls: GroupControls, assignment: Mapping[str, Sequence[str]]) -> None:
@@ -276,4 +277,4 @@ def choose_assignment(controls: GroupControls, assignment: Mapping[str, Sequence
 def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:
     """Handle a JoinGroup for every member, with the fields of the member's last JoinGroup. The answers are dropped."""
     for member in list(group.members.values()):
-        coordinator.join_group(group.group_id, _join_of(member, group, member.member_id), None, now_ms)
+        _join_again(coordinator, group, member, member.member_id, now_ms)

@@ -1,31 +1,41 @@
 """The group coordinator of one broker: the requests and timers of all groups in the offsets partitions that it leads.
 
 `Coordinator` finds the group of a request, rejects requests for groups of other coordinators, and calls `classic`
-and `modern`. Requests for offsets are in `committed_offsets.py`. Does not depend on wire formats, API
-versions, sockets, clocks or random numbers.
+and `consumer`. Requests for offsets are in `committed_offsets.py`. Does not depend on the bytes of messages, sockets,
+clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from fakebroker.coordinator.api import Answer, ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.classic.rebalance import expire_next_timer, join, leave, reject_request, sync
+from fakebroker.coordinator.classic.group import join_error, sync_error
+from fakebroker.coordinator.classic.rebalance import expire_next_timer, join, leave, left, reject_request, sync
 from fakebroker.coordinator.classic.states import EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.committed_offsets import CommittedOffsets
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult, check_request
+from fakebroker.coordinator.consumer.heartbeat import check_request
 from fakebroker.coordinator.consumer.member import HeartbeatError
+from fakebroker.coordinator.context import OwnContext, RequestContext
 from fakebroker.coordinator.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group_history import ChangedGroup, discard_change
-from fakebroker.coordinator.group_records import Record
 from fakebroker.coordinator.groups import AnyGroup, Groups
 from fakebroker.coordinator.partitions import Append, LedPartition, Partitions
 from fakebroker.coordinator.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.persistence import replay
+from fakebroker.coordinator.records import Record
 from fakebroker.coordinator.timers import Rank, TimerQueue
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
+from fakebroker.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.protocol.schema import Message
 
 # Globals are faster than attributes of enumerations, which matters in `heartbeat`.
 _NONE = ErrorCode.NONE
@@ -43,9 +53,10 @@ def append_nowhere(partition: int, records: tuple[Record, ...]) -> ErrorCode:
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    Methods return the result of a request. Only `join_group` and `sync_group` add it to the list `answers`, because the
-    request may be parked, and because a result that is known at once keeps its place among the others. The caller
-    empties the list.
+    Methods return the response to a request, or what it needs. Only `join_group` and `sync_group` add the response to
+    the list `answers`, because the request may be parked, and because a response that is known at once keeps its place
+    among the others. The caller empties the list. Requests and responses are shared with a journal: the coordinator
+    keeps values, never a request, a response or a list in them.
 
     `now_ms` is the only source of the time. Timers expire when the queue runs; a caller that wants timers to expire
     before a request runs it first. A timer that expires late takes effect at the time of that run, as on a busy broker.
@@ -68,8 +79,7 @@ class Coordinator:
         partitions: The offsets partitions that it leads or loads.
         groups: The groups of both kinds. Changes that no request causes are made there.
         offsets: The committed offsets, and the requests that commit, fetch and delete them.
-        answers: Answers that the caller has not taken yet, as pairs of token and result. Requests whose token is None
-            are not answered.
+        answers: Responses that the caller has not taken yet, each with the context of its request.
     """
 
     def __init__(
@@ -84,7 +94,7 @@ class Coordinator:
     ) -> None:
         self.config = config
         self.new_uuid = new_uuid
-        self.answers: list[Answer] = []
+        self.answers: list[tuple[RequestContext, Message]] = []
         self.queue: TimerQueue[Any] = TimerQueue() if queue is None else queue
         self.partitions = Partitions(config.offsets_topic_num_partitions)
         self._append = append
@@ -168,31 +178,32 @@ class Coordinator:
         """Return the indexes of the offsets partitions that are led here."""
         return self.partitions.led
 
-    def answer(self, token: object, result: object) -> None:
-        """Add the answer to a JoinGroup or SyncGroup to `answers`."""
-        if token is not None:
-            self.answers.append((token, result))
+    def answer(self, context: RequestContext, response: Message) -> None:
+        """Add the response to a JoinGroup or SyncGroup to `answers`, if somebody waits for it."""
+        if not isinstance(context, OwnContext):
+            self.answers.append((context, response))
 
     # Membership
 
-    def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        """Handle a JoinGroup; the answer comes through `answers`, at once or when the join phase ends."""
+    def join_group(self, request: JoinGroupRequest, context: RequestContext, now_ms: float) -> None:
+        """Handle a JoinGroup; the response comes through `answers`, at once or when the join phase ends."""
+        group_id = request.group_id
         group = self._classic.get(group_id)
         former = self.groups.consumer.get(group_id) if group is None else None
         error = self.error_for(group_id) if group is None else _NONE
         exists = group is not None or (former is not None and bool(former.members))
-        if rejection := reject_request(group_id, request, self.config, error, exists=exists):
-            self.answer(token, rejection)
-            if former is not None and rejection.error is ErrorCode.UNKNOWN_MEMBER_ID:
+        if rejection := reject_request(request, context, self.config, error, exists=exists):
+            self.answer(context, rejection)
+            if former is not None and rejection.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.groups.forget_empty(former, now_ms)
         elif former is not None and former.members:
-            result = self.groups.consumer.join(former, request, now_ms)
+            response = self.groups.consumer.join(former, request, context, now_ms)
             self.groups.changed(former, now_ms)
-            self.answer(token, result)
-            self._resolve(former, result.regexes_to_resolve, request.may_describe, now_ms)
+            self.answer(context, response)
+            self._resolve(former, context.may_describe, now_ms)
         elif group is not None:
-            if not group.extension.join(request, token, now_ms, self.new_uuid):
-                join(group, request, token, now_ms, self.new_uuid)
+            if not group.extension.join(request, context, now_ms, self.new_uuid):
+                join(group, request, context, now_ms, self.new_uuid)
             self.groups.changed(group, now_ms)
         else:
             group = self.groups.create(group_id, now_ms)
@@ -201,115 +212,107 @@ class Coordinator:
             else:
                 group.record_conversion("first JoinGroup", former.state, (), now_ms)
             if former is not None and (error := self.groups.replace_consumer_group(former, group, now_ms)):
-                self.answer(token, JoinResult(error))
+                self.answer(context, join_error(context, error))
             else:
                 group.is_being_stored = not self.config.is_before_kip_848
-                join(group, request, token, now_ms, self.new_uuid)
+                join(group, request, context, now_ms, self.new_uuid)
                 self.groups.store_first(group, now_ms)
             self.groups.changed(group, now_ms)
 
-    def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
-        """Handle a SyncGroup; the answer comes through `answers`, at once, or when the leader has synced."""
+    def sync_group(self, request: SyncGroupRequest, context: RequestContext, now_ms: float) -> None:
+        """Handle a SyncGroup; the response comes through `answers`, at once, or when the leader has synced."""
+        group_id = request.group_id
         group = self._classic.get(group_id) if group_id else None
-        if group is None and (consumer_group := self.groups.consumer.get(group_id)) is not None:
-            result = self.groups.consumer.sync(consumer_group, request, now_ms)
+        if group is not None:
+            sync(group, request, context, now_ms)
+            self.groups.changed(group, now_ms)
+        elif (consumer_group := self.groups.consumer.get(group_id)) is not None:
+            response = self.groups.consumer.sync(consumer_group, request, now_ms)
             self.groups.schedule(consumer_group)
-            self.answer(token, result)
-        elif group is None:
+            self.answer(context, response)
+        else:
             error = self._error_without_group(group_id)
             if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 # Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here. This error makes them rejoin.
                 error = _REBALANCE_IN_PROGRESS
-            self.answer(token, SyncResult(error))
-        else:
-            sync(group, request, token, now_ms)
-            self.groups.changed(group, now_ms)
+            self.answer(context, sync_error(error))
 
-    def heartbeat(
-        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
-    ) -> ErrorCode:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: float) -> ErrorCode:
         """Extend a member's session, and return NONE or REBALANCE_IN_PROGRESS. A faulty request only gets its error.
 
         This is the most frequent request, so the common path is short. `Group.heartbeat_fault` finds the error.
         """
-        group = self._classic.get(group_id)
+        group = self._classic.get(request.group_id)
         if group is None:
-            return self._heartbeat_without_classic_group(group_id, generation_id, member_id, instance_id, now_ms)
-        member = group.members.get(member_id)
+            return self._heartbeat_without_classic_group(request, now_ms)
+        member, instance_id = group.members.get(request.member_id), request.group_instance_id
         if (
             member is None
-            or generation_id != group.generation_id
+            or request.generation_id != group.generation_id
             or (instance_id is not None and instance_id != member.instance_id)
         ):
-            return group.heartbeat_fault(member_id, instance_id)
+            return group.heartbeat_fault(request.member_id, instance_id)
         deadline_ms = member.deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < group.deadline_ms:  # A join has shortened the session timeout, or the member is new.
             group.deadline_ms = deadline_ms
             self.groups.schedule(group)
         return _REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
 
-    def _heartbeat_without_classic_group(
-        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
-    ) -> ErrorCode:
-        if (group := self.groups.consumer.get(group_id)) is not None:
-            error = self.groups.consumer.beat(group, generation_id, member_id, instance_id, now_ms)
+    def _heartbeat_without_classic_group(self, request: HeartbeatRequest, now_ms: float) -> ErrorCode:
+        if (group := self.groups.consumer.get(request.group_id)) is not None:
+            error = self.groups.consumer.beat(group, request, now_ms)
             self.groups.schedule(group)
             return error
-        error = self._error_without_group(group_id)
+        error = self._error_without_group(request.group_id)
         return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
-    def leave_group(self, group_id: str, members: Sequence[tuple[str, str | None]], now_ms: float) -> ItemResults:
-        """Remove members from a group.
-
-        Args:
-            group_id: The group.
-            members: Pairs of member id, or "", and instance id.
-            now_ms: The time.
-        """
+    def leave_group(self, group_id: str, members: Sequence[MemberIdentity], now_ms: float) -> LeaveGroupResponse:
+        """Remove members from a group. The response has an error for each member, or one for the whole request."""
         group = self._classic.get(group_id)
         if error := self._group_error(group_id):
-            return error, []
+            return LeaveGroupResponse(error_code=error)
         if (consumer_group := self.groups.consumer.get(group_id)) is not None:
-            result = self.groups.consumer.leave(consumer_group, members, now_ms)
+            response = self.groups.consumer.leave(consumer_group, members, now_ms)
             self.groups.changed(consumer_group, now_ms)
         elif group is None:
-            return _NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+            return LeaveGroupResponse(members=[left(each, ErrorCode.UNKNOWN_MEMBER_ID) for each in members])
         else:
-            result = leave(group, members, now_ms)
+            response = leave(group, members, now_ms)
             self.groups.changed(group, now_ms)
-        return result
+        return response
 
-    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: float
+    ) -> ConsumerGroupHeartbeatResponse:
         """Handle a ConsumerGroupHeartbeat."""
-        group_id = request.group_id
+        if (response := self.groups.consumer.extend_session(request, context, now_ms)) is not None:
+            return response
+        group_id, config = request.group_id, self.config.consumer
         try:
-            check_request(request, self.config.consumer.assignors)
+            # Before 4.1, the coordinator of the group checks requests; other brokers reject all of them.
+            if config.release < (4, 1) and (error := self.error_for(group_id)):
+                return ConsumerGroupHeartbeatResponse(error_code=error)
+            check_request(request, context.api_version, config.assignors)
             if error := self.error_for(group_id):
-                return HeartbeatResult(error)
+                return ConsumerGroupHeartbeatResponse(error_code=error)
             group, classic = self.groups.consumer.get(group_id), self._classic.get(group_id)
             first: tuple[Record, ...] = ()
             if group is None:
                 group, first = self.groups.new_consumer_group(request, classic, now_ms)
         except HeartbeatError as fault:
-            return HeartbeatResult(fault.error, fault.message)
-        result = self.groups.consumer.heartbeat(group, request, now_ms, first)
-        if first and not result.error and classic is not None:
+            return ConsumerGroupHeartbeatResponse(error_code=fault.error, error_message=fault.message)
+        response = self.groups.consumer.heartbeat(group, request, context, now_ms, first)
+        if first and not response.error_code and classic is not None:
             self.groups.forget_classic(classic, now_ms)
         self.groups.changed(group, now_ms)
         self.groups.schedule_offset_expiry(group.partition, now_ms)
-        self._resolve(group, result.regexes_to_resolve, request.may_describe, now_ms)
-        return result
+        self._resolve(group, context.may_describe, now_ms)
+        return response
 
-    def _resolve(
-        self,
-        group: ConsumerGroup,
-        regexes: Collection[str],
-        may_describe: Callable[[str], bool] | None,
-        now_ms: float,
-    ) -> None:
-        """Resolve regular expressions, if there are any, in a step after the request that causes it."""
-        if regexes:
-            self.groups.consumer.resolve(group, regexes, may_describe, now_ms)
+    def _resolve(self, group: ConsumerGroup, may_describe: Callable[[str], bool] | None, now_ms: float) -> None:
+        """Resolve the regular expressions that a request has found unresolved, in a step after it."""
+        if group.unresolved:
+            self.groups.consumer.resolve(group, may_describe, now_ms)
             self.groups.changed(group, now_ms)
 
     # Deleting groups

@@ -1,20 +1,27 @@
 """The history of groups of both kinds: each change of state or members, with its cause.
 
-A group collects the changes by a request or timer in its `Change`. When the request or timer is complete, the
-coordinator passes the group to `History.record`, which keeps a `RecordedMoment` of each. Most are dropped unread, so
-they are converted to `Moment`s when they are read. Groups that were deleted or have moved keep their history.
+1. A group notes in its `Change` what a request or timer changes, and why. Nobody else writes there. Members that are
+   added and removed within one moment are left out.
+2. A moment ends at each transition of a classic group, and of every group when the request or timer is complete
+   (`end_moment`), if anything has changed. So one request can make several moments.
+3. The coordinator then passes the group to `History.record`. The last moment gets the timers that run, the history
+   keeps the moments, and the group forgets its change. A coordinator without a history calls `discard_change`.
+4. What is kept is a `RecordedMoment`. It shares ids and members with the group instead of copying them, because most
+   moments are dropped unread. `History.of` makes a `Moment` of it, once, when somebody reads it.
+5. What is dropped, and what is still known then, is decided in `history.py`. Groups that were deleted or have moved
+   keep their history.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from math import inf
 from operator import attrgetter
-from typing import Protocol
 
 import msgspec
 
 from fakebroker.coordinator.consumer.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.history import BoundedHistory
-from fakebroker.topic_partition import format_partitions
+from fakebroker.topic_partition import partition_names
 
 NameOf = Callable[[bytes], str | None]
 """Returns the name of a topic by its id, also of a deleted one; None if there never was such a topic."""
@@ -189,7 +196,7 @@ def _member_change(member: ConsumerGroupMember, name_of: NameOf) -> MemberChange
 
 def _named(partitions: Partitions, name_of: NameOf) -> tuple[str, ...]:
     named = ((name_of(topic_id) or topic_id.hex(), index) for topic_id in partitions for index in partitions[topic_id])
-    return tuple(format_partitions([each]) for each in sorted(named))
+    return partition_names(sorted(named))
 
 
 def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
@@ -199,48 +206,56 @@ def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
 
 
 class Change(msgspec.Struct):
-    """The changes of a classic group by the request or timer in progress.
+    """What the request or timer in progress has changed in a group since its last moment.
 
     Attributes:
-        cause: Set by the procedure before the first change.
-        joined: Ids of members that were added since the last moment.
-        rejoined: Ids of members whose JoinGroup was parked since the last moment.
-        left: Ids of members that were removed since the last moment.
-        moments: The complete moments, oldest first.
+        cause: Set before the first change.
+        joined: Ids of members that were added to a classic group.
+        rejoined: Ids of members whose JoinGroup was parked.
+        left: Ids of members that were removed.
+        before: Members of a consumer group that were added, replaced or removed, as they were before, by member id;
+            None for those that were not in the group.
+        known: Member ids of the classic group that a consumer group has just replaced.
+        moments: The moments that are complete, oldest first.
     """
 
     cause: str = ""
     joined: list[str] = msgspec.field(default_factory=list)
     rejoined: list[str] = msgspec.field(default_factory=list)
     left: list[str] = msgspec.field(default_factory=list)
+    before: dict[str, ConsumerGroupMember | None] = msgspec.field(default_factory=dict)
+    known: Collection[str] = ()
     moments: list[RecordedMoment] = msgspec.field(default_factory=list)
 
 
-class PendingChange(Protocol):
-    """The changes of a group by the request or timer in progress.
+class ChangedGroup(ABC):
+    """The part of a group of either kind that its history needs.
 
     Attributes:
-        moments: The complete moments, oldest first.
+        group_id: The group.
+        pending_change: The changes by the request or timer in progress; None if there are none yet.
     """
 
-    moments: list[RecordedMoment]
-
-
-class ChangedGroup(Protocol):
-    """The part of a group that a history uses."""
-
+    __slots__ = "group_id", "pending_change"
     group_id: str
+    pending_change: Change | None
 
     @property
-    def pending_change(self) -> PendingChange | None:
-        """The changes since the last call of `forget_change`, if there are any."""
+    def change(self) -> Change:
+        """The changes by the request or timer in progress. Created when needed, because most groups do not change."""
+        if self.pending_change is None:
+            self.pending_change = Change()
+        return self.pending_change
 
     def forget_change(self) -> None:
         """Clear `pending_change`."""
+        self.pending_change = None
 
+    @abstractmethod
     def end_moment(self, now_ms: float) -> None:
         """Add a moment for what has changed since the last one, if anything has."""
 
+    @abstractmethod
     def timers(self, *, with_members: bool) -> Timers:
         """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
 

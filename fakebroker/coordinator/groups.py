@@ -5,7 +5,6 @@ from itertools import chain
 from math import inf
 from typing import Any
 
-from fakebroker.coordinator.api import JoinResult
 from fakebroker.coordinator.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.classic.group import Group, GroupContext, Member
 from fakebroker.coordinator.classic.rebalance import complete_join_phase, reject_waiting, start_rebalance
@@ -14,17 +13,20 @@ from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer import migration
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.groups import ConsumerGroups
-from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, tombstones as consumer_group_tombstones
+from fakebroker.coordinator.consumer.heartbeat import is_joining, is_leaving, tombstones as consumer_group_tombstones
 from fakebroker.coordinator.consumer.member import ConsumerGroupMember, HeartbeatError
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_history import ChangedGroup
-from fakebroker.coordinator.group_records import GroupRecord, Record
 from fakebroker.coordinator.offset_store import OffsetStore
 from fakebroker.coordinator.partitions import Append, Partitions
 from fakebroker.coordinator.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.persistence import LoadedPartition, restore, store, store_new
+from fakebroker.coordinator.records import Record, group_tombstone
 from fakebroker.coordinator.timers import Timers
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fakebroker.protocol.schema import Message
 
 AnyGroup = Group | ConsumerGroup
 
@@ -40,7 +42,7 @@ class Groups:
         timers: The timers of groups, and of the offsets partitions.
         config: The settings of new groups.
         new_uuid: Returns the last part of a new member id; unique.
-        answer: Called with the token of a JoinGroup or SyncGroup and its result.
+        answer: Called with the context of a JoinGroup or SyncGroup and its response.
         pending: The offsets of open transactions. Those of a group are dropped with the group.
         controls: The manual settings of rebalances, by group id.
         on_change: Called with a group and `now_ms` after each request or timer that may have changed the group.
@@ -57,7 +59,7 @@ class Groups:
         timers: Timers[Any],
         config: CoordinatorConfig,
         new_uuid: Callable[[], str],
-        answer: Callable[[object, object], None],
+        answer: Callable[[RequestContext, Message], None],
         pending: PartitionedPendingOffsets,
         controls: Mapping[str, GroupControls],
         on_change: Callable[[ChangedGroup, float], None],
@@ -161,7 +163,7 @@ class Groups:
             return
         if group.stored_generation_id < 0 and (error := store_new(group)):  # Else the extension has stored it.
             for member_id in list(group.parked_joins):
-                group.answer_join(member_id, JoinResult(error))
+                group.refuse_join(member_id, error)
             self.drop(group, f"it could not be stored: {error.name}", now_ms)
         elif group.join_deadline_ms <= now_ms:
             complete_join_phase(group, now_ms)
@@ -212,7 +214,7 @@ class Groups:
     # Groups that replace a group of the other kind
 
     def new_consumer_group(
-        self, request: ConsumerGroupHeartbeat, classic: Group | None, now_ms: float
+        self, request: ConsumerGroupHeartbeatRequest, classic: Group | None, now_ms: float
     ) -> tuple[ConsumerGroup, tuple[Record, ...]]:
         """Return a consumer group that a heartbeat creates, and records to append before those of the heartbeat.
 
@@ -225,7 +227,7 @@ class Groups:
             HeartbeatError: The heartbeat does not create the group.
         """
         group_id, partition = request.group_id, self._partitions.partition_for(request.group_id)
-        if not request.is_joining:
+        if not is_joining(request):
             raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(request, exists=classic is not None))
         group = ConsumerGroup(group_id, partition, self._config.consumer.release)
         if classic is None:
@@ -234,7 +236,7 @@ class Groups:
         if classic.state is EMPTY and not classic.extension.waiting_joins:
             group.offsets = classic.offsets
             group.continue_history(classic.state.value, classic.state_since_ms, ())
-            return group, (GroupRecord(group_id, None),)
+            return group, (group_tombstone(group_id),)
         migration.check_upgrade(classic, self._config.consumer)
         # Also if the upgrade fails, as in Kafka: the members join again, or their sessions expire.
         reject_waiting(classic, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -243,7 +245,7 @@ class Groups:
                 classic.arm_session(member, member.session_timeout_ms, now_ms)
         self.schedule(classic)
         group, records = migration.upgrade(classic, partition, self._config.consumer)
-        return group, (GroupRecord(group_id, None), *records)
+        return group, (group_tombstone(group_id), *records)
 
     def replace_consumer_group(self, former: ConsumerGroup, group: Group, now_ms: float) -> ErrorCode:
         """Replace a consumer group without members by a new classic group; its offsets stay. Return NONE or the error.
@@ -339,8 +341,8 @@ class Groups:
         self.schedule(group)
 
 
-def _not_found(request: ConsumerGroupHeartbeat, *, exists: bool) -> str:
+def _not_found(request: ConsumerGroupHeartbeatRequest, *, exists: bool) -> str:
     """Return the message for a heartbeat to a group that is not a consumer group."""
     if exists:
         return f"Group {request.group_id} is not a consumer group."
-    return f"{'Group' if request.is_leaving else 'Consumer group'} {request.group_id} not found."
+    return f"{'Group' if is_leaving(request) else 'Consumer group'} {request.group_id} not found."

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
+from fakebroker.protocol.messages.consumer_offsets import OffsetCommitValue
 from fakebroker.topic_partition import TopicPartition
 
 
@@ -26,6 +27,16 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     leader_epoch: int = -1
     metadata: str = ""
     expire_timestamp_ms: int | None = None
+
+    def value(self) -> OffsetCommitValue:
+        """Return the value of a record with the offset."""
+        return OffsetCommitValue(
+            offset=self.offset,
+            leader_epoch=self.leader_epoch,
+            metadata=self.metadata,
+            commit_timestamp=self.commit_timestamp_ms,
+            expire_timestamp=NO_TIMESTAMP if self.expire_timestamp_ms is None else self.expire_timestamp_ms,
+        )
 
     def is_expired(self, now_ms: float, retention_ms: int, empty_since_ms: float | None) -> bool:
         """Whether the offset has expired (KIP-211).
@@ -51,7 +62,10 @@ _MOST_SHARED = 16
 _MOST_INDEXES = 10_000
 """The number of shared indexes that are kept for later groups: those used last."""
 _NO_POSITIONS: Mapping[int, int] = MappingProxyType({})
-_NO_DETAILS: dict[int, tuple[str, int | None]] = {}
+_NO_DETAILS: dict[int, tuple[str, int]] = {}
+NO_TIMESTAMP = -1
+"""The expire timestamp of an offset to which the retention of the broker applies."""
+_PLAIN = "", NO_TIMESTAMP
 
 
 class _Index:
@@ -92,14 +106,14 @@ class OffsetStore(msgspec.Struct, eq=False, gc=False):
     Attributes:
         entries: The entries. The first `WIRE_BYTES` bytes of each are the offset and the leader epoch as in Kafka's
             protocol.
-        details: The metadata and the expire timestamp of the offsets that have one of them, by position.
+        details: The metadata and the expire timestamp, or -1, of the offsets that have one of them, by position.
     """
 
     WIRE_BYTES: ClassVar[int] = 12
 
     _index: _Index = _NO_INDEX
     entries: bytes | bytearray = b""
-    details: dict[int, tuple[str, int | None]] = msgspec.field(default_factory=lambda: _NO_DETAILS)
+    details: dict[int, tuple[str, int]] = msgspec.field(default_factory=lambda: _NO_DETAILS)
 
     def _clear(self) -> None:
         self._index = _NO_INDEX
@@ -124,35 +138,35 @@ class OffsetStore(msgspec.Struct, eq=False, gc=False):
         """Return the partitions of a topic that have a committed offset."""
         return self.positions_of(topic)
 
-    def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
-        """Apply an offset record: store the offset, or delete it if there is none."""
+    def apply(self, topic: str, partition: int, value: OffsetCommitValue | None) -> None:
+        """Apply the value of a record: store the offset, or delete it if there is none."""
         position = self.positions_of(topic).get(partition)
-        if committed is None:
+        if value is None:
             if position is not None:
                 self._delete(topic, partition, position)
             return
-        entry = _ENTRY.pack(committed.offset, committed.leader_epoch, committed.commit_timestamp_ms)
+        entry = _ENTRY.pack(value.offset, value.leader_epoch, value.commit_timestamp)
         if position is None:
             position = self._add(topic, partition)
         if isinstance(self.entries, bytearray):
             self.entries[position : position + _ENTRY.size] = entry
         else:
             self.entries = self.entries[:position] + entry + self.entries[position + _ENTRY.size :]
-        if committed.metadata or committed.expire_timestamp_ms is not None:
+        if value.metadata or value.expire_timestamp != NO_TIMESTAMP:
             self.details = self.details or {}
-            self.details[position] = committed.metadata, committed.expire_timestamp_ms
+            self.details[position] = value.metadata, value.expire_timestamp
         elif self.details:
             self._forget_details(position)
 
     def _at(self, position: int) -> CommittedOffset:
         offset, leader_epoch, timestamp_ms = _ENTRY.unpack_from(self.entries, position)
-        metadata, expire_timestamp_ms = self.details.get(position, ("", None))
+        metadata, expire_timestamp = self.details.get(position, _PLAIN)
         return CommittedOffset(
             offset=offset,
             leader_epoch=leader_epoch,
             metadata=metadata,
             commit_timestamp_ms=timestamp_ms,
-            expire_timestamp_ms=expire_timestamp_ms,
+            expire_timestamp_ms=None if expire_timestamp == NO_TIMESTAMP else expire_timestamp,
         )
 
     def _add(self, topic: str, partition: int) -> int:
@@ -175,7 +189,7 @@ class OffsetStore(msgspec.Struct, eq=False, gc=False):
         kept = [(name, number, each) for name, number, each in self if (name, number) != (topic, partition)]
         self._clear()
         for name, number, each in kept:
-            self.apply(name, number, each)
+            self.apply(name, number, each.value())
 
     def _forget_details(self, position: int) -> None:
         if self.details.pop(position, None) is not None:

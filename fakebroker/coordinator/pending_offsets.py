@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from fakebroker.coordinator.group_records import OffsetRecord, PendingOffsetRecord, TransactionEnd
-from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.records import CoordinatorRecord, OffsetRecord, TransactionalRecord, TransactionEnd
+from fakebroker.protocol.messages.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from fakebroker.topic_partition import TopicPartition
 
 _Place = tuple[str, TopicPartition]
@@ -20,7 +20,7 @@ _Place = tuple[str, TopicPartition]
 class _Pending:
     """A pending offset, and whether an offset that is later in the log was stored meanwhile, which then stays."""
 
-    committed: CommittedOffset
+    value: OffsetCommitValue
     is_superseded: bool = False
 
 
@@ -30,7 +30,7 @@ class PendingOffset(NamedTuple):
     producer_id: int
     topic: str
     partition: int
-    committed: CommittedOffset
+    committed: OffsetCommitValue
 
 
 class PendingOffsets:
@@ -57,15 +57,15 @@ class PendingOffsets:
         """Yield the pending offsets of a group, partition by partition."""
         for (topic, index), by_producer in self._by_group.get(group_id, {}).items():
             for producer_id, pending in by_producer.items():
-                yield PendingOffset(producer_id, topic, index, pending.committed)
+                yield PendingOffset(producer_id, topic, index, pending.value)
 
-    def add(self, record: PendingOffsetRecord) -> None:
+    def add(self, record: TransactionalRecord) -> None:
         """Add an offset. It replaces the earlier one of its producer."""
-        place = record.topic, record.partition
-        by_producer = self._by_group.setdefault(record.group_id, {}).setdefault(place, {})
+        group_id, place = record.key.group, (record.key.topic, record.key.partition)
+        by_producer = self._by_group.setdefault(group_id, {}).setdefault(place, {})
         by_producer.pop(record.producer_id, None)
         by_producer[record.producer_id] = pending = _Pending(record.value)
-        self._by_producer.setdefault(record.producer_id, {})[record.group_id, place] = pending
+        self._by_producer.setdefault(record.producer_id, {})[group_id, place] = pending
 
     def apply(self, record: OffsetRecord) -> None:
         """Apply an offset that was stored or deleted outside of transactions.
@@ -73,11 +73,11 @@ class PendingOffsets:
         One that was stored is later in the log than the pending ones, and stays when these are committed. A deletion
         also drops the pending ones.
         """
-        place = record.topic, record.partition
-        by_producer = self._by_group.get(record.group_id, {}).get(place, {})
+        group_id, place = record.key.group, (record.key.topic, record.key.partition)
+        by_producer = self._by_group.get(group_id, {}).get(place, {})
         if record.value is None:
             for producer_id in list(by_producer):
-                self._remove(producer_id, (record.group_id, place))
+                self._remove(producer_id, (group_id, place))
         for pending in by_producer.values():
             pending.is_superseded = True
 
@@ -96,7 +96,9 @@ class PendingOffsets:
         stored: list[OffsetRecord] = []
         for (group_id, place), pending in list(self._by_producer.get(producer_id, {}).items()):
             if is_commit and not pending.is_superseded:
-                stored.append(OffsetRecord(group_id, *place, pending.committed))
+                topic, partition = place
+                key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+                stored.append(CoordinatorRecord(key, pending.value))
                 for earlier, other in self._by_group[group_id][place].items():
                     if earlier == producer_id:
                         break
@@ -141,7 +143,7 @@ class PartitionedPendingOffsets:
         if pending:
             self.by_partition[partition] = pending
 
-    def add(self, partition: int, records: Iterable[PendingOffsetRecord]) -> None:
+    def add(self, partition: int, records: Iterable[TransactionalRecord]) -> None:
         """Add offsets of groups in a partition."""
         for record in records:
             self.by_partition.setdefault(partition, PendingOffsets()).add(record)

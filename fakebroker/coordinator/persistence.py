@@ -7,27 +7,32 @@ protocols except the chosen one.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from fakebroker.coordinator.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.heartbeat import tombstones as consumer_group_tombstones
-from fakebroker.coordinator.consumer.records import ConsumerGroupRecord, GroupEpochRecord
-from fakebroker.coordinator.group_records import (
-    GroupRecord,
-    GroupValue,
-    MemberValue,
-    OffsetRecord,
-    PendingOffsetRecord,
-    Record,
-    TransactionEnd,
-)
 from fakebroker.coordinator.history import LOADED
 from fakebroker.coordinator.offset_store import OffsetStore
 from fakebroker.coordinator.pending_offsets import PendingOffsets
+from fakebroker.coordinator.records import (
+    CoordinatorRecord,
+    KeyedRecord,
+    Record,
+    TransactionalRecord,
+    TransactionEnd,
+    group_tombstone,
+    offset_tombstone,
+)
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
+from fakebroker.protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+)
+from fakebroker.protocol.schema import replaced
 from fakebroker.topic_partition import TopicPartition
 
 # The errors that clients get if an append to the log of an offsets partition fails
@@ -84,7 +89,7 @@ def client_error(error: ErrorCode, records: Sequence[Record], config: Coordinato
         return _CLIENT_ERRORS.get(error, error)
     if error in _OF_REPLICAS and all(_is_tombstone(record) for record in records):
         return ErrorCode.NONE
-    is_commit = isinstance(first, OffsetRecord | PendingOffsetRecord)
+    is_commit = isinstance(first.key, OffsetCommitKey)
     return (_FORMER_COMMIT_ERRORS if is_commit else _FORMER_CLIENT_ERRORS).get(error, error)
 
 
@@ -113,52 +118,59 @@ def store_new(group: Group) -> ErrorCode:
     return _store_value(group, new_group_value(group))
 
 
-def _store_value(group: Group, value: GroupValue, first: Sequence[Record] = ()) -> ErrorCode:
-    error = group.append((*first, _group_record(group, value)))
+def _store_value(group: Group, value: GroupMetadataValue, first: Sequence[Record] = ()) -> ErrorCode:
+    tags = group.extension.stored_tags()
+    written = replaced(value, unknown_tags=tags) if tags else value
+    error = group.append((*first, CoordinatorRecord(GroupMetadataKey(group=group.group_id), written)))
     if not error:
         _remember_stored(group, value)
     return error
 
 
-def _remember_stored(group: Group, value: GroupValue) -> None:
-    group.stored_generation_id = value.generation_id
+def _remember_stored(group: Group, value: GroupMetadataValue) -> None:
+    group.stored_generation_id = value.generation
     if group.extension is not NO_EXTENSION:  # Only `store_extension` needs the value.
         group.stored = value
 
 
-def _group_record(group: Group, value: GroupValue) -> GroupRecord:
-    values = group.extension.stored_values()
-    return GroupRecord(group.group_id, replace(value, extension_values=values) if values else value)
-
-
-def group_value(group: Group) -> GroupValue:
-    """Return the record value for the current state of a group, without the values of its extension."""
-    members = tuple(_member_value(member, group.protocol_name or "") for member in group.members.values())
-    return GroupValue(
+def group_value(group: Group) -> GroupMetadataValue:
+    """Return the record value for the current state of a group, without the tagged fields of its extension."""
+    protocol_name = group.protocol_name or ""
+    return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
-        generation_id=group.generation_id,
-        protocol_name=group.protocol_name,
+        generation=group.generation_id,
+        protocol=group.protocol_name,
         leader=group.leader_id,
-        state_timestamp_ms=int(group.state_since_ms),
-        members=members,
+        current_state_timestamp=int(group.state_since_ms),
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata_for(protocol_name),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
     )
 
 
-def new_group_value(group: Group) -> GroupValue:
+def new_group_value(group: Group) -> GroupMetadataValue:
     """Return the record value of a group that was just created (`newEmptyGroupMetadataRecord`)."""
-    return GroupValue("", 0, None, None, int(group.state_since_ms), ())
+    return _empty_value(int(group.state_since_ms))
 
 
-def _member_value(member: Member, protocol_name: str) -> MemberValue:
-    return MemberValue(  # By position, which takes half as long.
-        member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
-        member.rebalance_timeout_ms,
-        member.session_timeout_ms,
-        member.metadata_for(protocol_name),
-        member.assignment,
+def _empty_value(timestamp_ms: int) -> GroupMetadataValue:
+    return GroupMetadataValue(
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=timestamp_ms,
+        members=[],
     )
 
 
@@ -170,14 +182,14 @@ def tombstones(group: Group | ConsumerGroup, pending: Collection[TopicPartition]
         pending: The partitions with pending offsets.
     """
     partitions = dict.fromkeys([*((topic, partition) for topic, partition, _ in group.offsets), *pending])
-    offsets = [OffsetRecord(group.group_id, *place, None) for place in partitions]
-    own = consumer_group_tombstones(group) if isinstance(group, ConsumerGroup) else [GroupRecord(group.group_id, None)]
+    offsets = [offset_tombstone(group.group_id, *place) for place in partitions]
+    own = consumer_group_tombstones(group) if isinstance(group, ConsumerGroup) else [group_tombstone(group.group_id)]
     return *offsets, *own
 
 
 # Restoring
 
-LoadedGroups = Mapping[str, tuple[GroupValue, OffsetStore]]
+LoadedGroups = Mapping[str, tuple[GroupMetadataValue, OffsetStore]]
 """Groups and their offsets, by group id."""
 
 
@@ -195,7 +207,7 @@ class LoadedPartition(NamedTuple):
     consumer_groups: Mapping[str, ConsumerGroup]
 
 
-_SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
+_SIMPLE_GROUP = _empty_value(-1)
 
 
 def replay(records: Iterable[Record], partition: int, release: tuple[int, ...]) -> LoadedPartition:
@@ -204,85 +216,90 @@ def replay(records: Iterable[Record], partition: int, release: tuple[int, ...]) 
     A group with offsets and without a group record is a simple group, also if the offsets are pending or were aborted
     (Kafka's `OffsetMetadataManager.replay`). Consumer groups have the behavior of the release.
     """
-    values: dict[str, GroupValue] = {}
+    values: dict[str, GroupMetadataValue] = {}
     consumer_groups: dict[str, ConsumerGroup] = {}
     offsets: dict[str, OffsetStore] = {}
     pending = PendingOffsets()
     for record in records:
-        if isinstance(record, OffsetRecord):
-            offsets.setdefault(record.group_id, OffsetStore()).apply(record.topic, record.partition, record.value)
-            pending.apply(record)
-            if record.value is not None and record.group_id not in consumer_groups:
-                values.setdefault(record.group_id, _SIMPLE_GROUP)
-        elif isinstance(record, PendingOffsetRecord):
-            pending.add(record)
-            if record.group_id not in consumer_groups:
-                values.setdefault(record.group_id, _SIMPLE_GROUP)
-        elif isinstance(record, TransactionEnd):
+        if isinstance(record, TransactionEnd):
             for stored in pending.end(record.producer_id, is_commit=record.is_commit):
-                offsets.setdefault(stored.group_id, OffsetStore()).apply(stored.topic, stored.partition, stored.value)
-        elif not isinstance(record, GroupRecord):
+                of_group = offsets.setdefault(stored.key.group, OffsetStore())
+                of_group.apply(stored.key.topic, stored.key.partition, stored.value)
+            continue
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            if isinstance(record, TransactionalRecord):
+                pending.add(record)
+            else:
+                offsets.setdefault(key.group, OffsetStore()).apply(key.topic, key.partition, value)
+                pending.apply(record)
+            if value is not None and key.group not in consumer_groups:
+                values.setdefault(key.group, _SIMPLE_GROUP)
+        elif not isinstance(key, GroupMetadataKey):
             _replay_consumer_group(record, consumer_groups, values, partition, release)
-        elif record.value is not None:
-            values[record.group_id] = record.value
+        elif value is not None:
+            values[key.group] = value
         else:
-            values.pop(record.group_id, None)
-    groups = {group_id: (value, offsets.get(group_id) or OffsetStore()) for group_id, value in values.items()}
+            values.pop(key.group, None)
+    groups = {group_id: (each, offsets.get(group_id) or OffsetStore()) for group_id, each in values.items()}
     for group_id, group in consumer_groups.items():
         group.offsets = offsets.get(group_id) or group.offsets
     return LoadedPartition(groups, pending, consumer_groups)
 
 
 def _replay_consumer_group(
-    record: ConsumerGroupRecord,
+    record: KeyedRecord,
     consumer_groups: dict[str, ConsumerGroup],
-    values: dict[str, GroupValue],
+    values: dict[str, GroupMetadataValue],
     partition: int,
     release: tuple[int, ...],
 ) -> None:
     """Apply a record of a consumer group, which replaces a simple group; tombstones of unknown groups are ignored."""
-    group = consumer_groups.get(record.group_id)
+    group_id = record.key.group_id
+    group = consumer_groups.get(group_id)
     if group is None:
         if record.value is None:
             return
-        values.pop(record.group_id, None)
-        group = consumer_groups[record.group_id] = ConsumerGroup(record.group_id, partition, release)
-    if isinstance(record, GroupEpochRecord) and record.value is None:
-        del consumer_groups[record.group_id]
+        values.pop(group_id, None)
+        group = consumer_groups[group_id] = ConsumerGroup(group_id, partition, release)
+    if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
+        del consumer_groups[group_id]
     else:
         group.replay(record)
 
 
-def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
+def restore(group: Group, value: GroupMetadataValue, offsets: OffsetStore, now_ms: float) -> None:
     """Set the contents of a group that was just created, except its state.
 
     The caller has created the group as Stable if the value has members, else as Empty. All sessions start over with
     their full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
     """
     group.offsets = offsets
-    group.state_since_ms = value.state_timestamp_ms
-    group.generation_id = value.generation_id
-    group.protocol_name = value.protocol_name
+    group.state_since_ms = value.current_state_timestamp
+    group.generation_id = value.generation
+    group.protocol_name = value.protocol
     group.protocol_type = value.protocol_type or None
     for stored in value.members:
-        member = _member(stored, value.protocol_name or "")
+        member = _member(stored, value.protocol or "")
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
-    _remember_stored(group, replace(value, extension_values=()) if value.extension_values else value)
-    group.extension.restore(value.extension_values, now_ms)
+    _remember_stored(group, replaced(value, unknown_tags=()) if value.unknown_tags else value)
+    group.extension.restore(value.unknown_tags, now_ms)
     group.subscribed_topics = group.compute_subscribed_topics()
     group.record_creation(LOADED, now_ms)
 
 
-def _member(stored: MemberValue, protocol_name: str) -> Member:
+def _member(stored: MemberMetadata, protocol_name: str) -> Member:
+    """Return a member. In version 0, which lacks the rebalance timeout, it equals the session timeout."""
+    timeout_ms = stored.session_timeout
     return Member(
         member_id=stored.member_id,
-        instance_id=stored.instance_id,
+        instance_id=stored.group_instance_id,
         client_id=stored.client_id,
         client_host=stored.client_host,
-        rebalance_timeout_ms=stored.rebalance_timeout_ms,
-        session_timeout_ms=stored.session_timeout_ms,
+        rebalance_timeout_ms=timeout_ms if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
+        session_timeout_ms=timeout_ms,
         protocols=((protocol_name, stored.subscription),),
         is_new=False,
         assignment=stored.assignment,

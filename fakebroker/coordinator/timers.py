@@ -30,7 +30,7 @@ class Rank(IntEnum):
     FIRST_USE = 0  # Creates internal topics, before their coordinators can load.
     CONTROLLER = 1  # Ends copies, and the loading of coordinators, whose sessions start then.
     GROUPS = 2  # Sessions, joins, syncs and expiring offsets of the group coordinators.
-    PROPOSALS = 3  # Sessions in the proposal `rewrite`.
+    PROPOSALS = 3  # Sessions in groups of a proposal.
     TRANSACTIONS = 4  # Time-outs and expiring ids of the transaction coordinators.
     MARKERS = 5  # Markers that are tried again.
     VERIFICATIONS = 6  # Produce requests that ask a transaction coordinator again.

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.registry import Registry
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 

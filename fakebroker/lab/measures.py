@@ -1,4 +1,8 @@
-"""The measurements of one run: a design, a scenario and a seed. Plain data; depends on `world` only."""
+"""The measurements of one run: a design, a scenario and a seed. Plain data; depends on `world` only.
+
+A new measurement is a field of `RunResult`, an entry in `FIGURES` (`study/figures.py`), from which tables, charts and
+documents have it, and a value in `tests/lab/test_measures.py`.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,14 +4,14 @@ Does not depend on requests or logs. Exceptions have the `error_code` of the res
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import ClassVar
 
 import msgspec
 
 from fakebroker.errors import ErrorCode, ProtocolError
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.types import unsigned_varint
 from fakebroker.utf8 import decode_utf8
@@ -40,6 +40,19 @@ _MAGIC = 2
 _COMPRESSION_BITS, TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _COMPRESSIONS = tuple(Compression)  # By number: calling an enumeration takes longer.
 _INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+
+
+def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """Return the CRC-32C of data that follows data with the CRC-32C `before`."""
+    return _crc32c()(data, before)
+
+
+@cache
+def _crc32c() -> Callable[[bytes | bytearray | memoryview, int], int]:
+    """Import the package `crc32c` when a checksum is needed: its import reads the metadata of installed packages."""
+    import crc32c
+
+    return crc32c.crc32c
 
 
 class InvalidBatchError(ProtocolError):

@@ -5,7 +5,6 @@ them is used, because importing all takes longer than starting a cluster.
 """
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
 
@@ -22,24 +21,22 @@ class Api(msgspec.Struct, frozen=True, eq=False, dict=True):
         name: Kafka's name, such as "JoinGroup".
         versions: The versions that brokers serve, unless they emulate a release.
         advertised_versions: The versions that brokers return in ApiVersions, unless they emulate a release.
-        messages: The name that its messages and their module are derived from: that of the API, unless a proposal
-            replaces the messages.
-        handler: The name that the module of its handler is derived from: that of the API, unless a proposal replaces
-            the handler.
-        proposal: The proposal that replaces the API's messages or handler; "" for Kafka's APIs.
+        handler: The name of the API, from which that of its handler's module is derived; the module of a proposal.
+        messages: The module of its messages and the first part of their names; "" if they are derived from the name.
+        proposal: The proposal that has the API instead of Kafka's; "" for Kafka's APIs.
     """
 
     key: int
     name: str
     versions: Versions
     advertised_versions: Versions
-    messages: str
     handler: str
+    messages: str = ""
     proposal: str = ""
 
     @cached_property
     def request(self) -> type[Message]:
-        """The class of requests. Its `VERSIONS` can be decoded and include those of proposals."""
+        """The class of requests. Its `VERSIONS` can be decoded."""
         return self._message("Request")
 
     @cached_property
@@ -48,8 +45,9 @@ class Api(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._message("Response")
 
     def _message(self, kind: str) -> type[Message]:
-        messages = import_module(f"fakebroker.protocol.messages.{module_name(self.messages)}")
-        found: type[Message] = getattr(messages, self.messages + kind)
+        messages = self.messages or f"fakebroker.protocol.messages.{module_name(self.name)}.{self.name}"
+        module, _, name = messages.rpartition(".")
+        found: type[Message] = getattr(import_module(module), name + kind)
         return found
 
 
@@ -59,7 +57,7 @@ def module_name(api_name: str) -> str:
 
 
 def _api(key: int, name: str, served: str, advertised: str | None = None) -> Api:
-    return Api(key, name, Versions.parse(served), Versions.parse(advertised or served), name, name)
+    return Api(key, name, Versions.parse(served), Versions.parse(advertised or served), name)
 
 
 APIS = (
@@ -132,55 +130,7 @@ API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
 
 
-class Proposal(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A proposed change of the protocol.
-
-    Attributes:
-        versions: The versions of APIs that brokers serve and advertise with it, by name; None: not supported.
-        replaced: APIs with other messages or another handler, by key.
-    """
-
-    versions: Mapping[str, Versions | None]
-    replaced: Mapping[int, Api] = msgspec.field(default_factory=dict)
-
-
-def _replaced(proposal: str, name: str, versions: str, *, messages: str = "", handler: str) -> Api:
-    api, served = API_BY_NAME[name], Versions.parse(versions)
-    return Api(api.key, name, served, served, messages or name, handler, proposal)
-
-
-_REWRITE = (
-    # OffsetCommit keeps all versions: version 1 is the document's, and administrators use others.
-    _replaced("rewrite", "OffsetCommit", "0-10", handler="RewriteOffsetCommit"),
-    _replaced("rewrite", "JoinGroup", "0", messages="RewriteJoinGroup", handler="RewriteJoinGroup"),
-    _replaced("rewrite", "Heartbeat", "0", handler="RewriteHeartbeat"),
-)
-
-PROPOSALS: Mapping[str, Proposal] = {
-    # KAFKA-8397, not implemented in Kafka.
-    "batch-join": Proposal({"JoinGroup": Versions(0, 10)}),
-    # The consumer rewrite design, which 0.9 replaced. Its ConsumerMetadata is version 0 of FindCoordinator.
-    "rewrite": Proposal(
-        {**{api.name: api.versions for api in _REWRITE}, "SyncGroup": None, "LeaveGroup": None},
-        {api.key: api for api in _REWRITE},
-    ),
-}
-"""The proposed changes of the protocol that can be enabled."""
-
-# By API key: the class of requests, and the API.
-_REPLACED_MESSAGES = {
-    api.key: (f"{api.messages}Request", api)
-    for proposal in PROPOSALS.values()
-    for api in proposal.replaced.values()
-    if api.messages != api.name
-}
-
-
 def api_of(request: Message | type[Message]) -> Api:
-    """Return the API of a request or request class."""
-    replaced = _REPLACED_MESSAGES.get(request.API_KEY)
-    if replaced is not None:
-        kind = request if isinstance(request, type) else type(request)
-        if kind.__name__ == replaced[0]:
-            return replaced[1]
-    return API_BY_KEY[request.API_KEY]
+    """Return the API of a request or request class. Messages of proposals have it as `API`."""
+    found: Api | None = getattr(request, "API", None)
+    return found or API_BY_KEY[request.API_KEY]

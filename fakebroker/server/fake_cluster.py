@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from msgspec import Meta
 
+from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import AclRule
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
@@ -20,6 +21,7 @@ from fakebroker.cluster.listeners import Listener, SecurityProtocol, listeners_o
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.errors import ConfigError, FakebrokerError, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
+from fakebroker.proposals import PROPOSALS
 from fakebroker.security.credentials import Credentials, checked_passwords
 from fakebroker.server.clock import Clock, Scaled, clock_for
 from fakebroker.server.cluster_views import ClusterViews
@@ -213,6 +215,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
+                handlers=handlers.BY_NAME,
                 first_node_id=first_node_id,
                 racks=racks,
                 acls=None if acls is None else [each.acl for each in acls],
@@ -400,8 +403,9 @@ def _opened(data_dir: Any, fsync: Literal["always", "interval"], proposals: Sequ
     """
     from fakebroker.server.persistence import Persistence  # few clusters have a data directory
 
-    if "rewrite" in proposals:
-        raise ConfigError.of("data_dir", data_dir, "None, because groups of the proposal 'rewrite' are not stored")
+    for name in proposals:
+        if not PROPOSALS[name].is_stored:
+            raise ConfigError.of("data_dir", data_dir, f"None, because groups of the proposal {name!r} are not stored")
     return Persistence.open(data_dir, fsync)
 
 

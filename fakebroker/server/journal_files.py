@@ -21,7 +21,8 @@ from fakebroker.cluster.faults.rule import Fault, actions_of
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView, TopicName
 from fakebroker.cluster.journal.journal import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, one_of
-from fakebroker.protocol.registry import API_BY_NAME, PROPOSALS, Api
+from fakebroker.proposals import PROPOSALS, api_of_version
+from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
 from fakebroker.security.acls import ANONYMOUS
@@ -235,8 +236,13 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
         "number": call.number,
-        **({"proposal": call.api.proposal} if call.api.proposal else {}),
+        **({"proposal": call.api.proposal} if _names_proposal(call) else {}),
     }
+
+
+def _names_proposal(call: Call) -> bool:
+    """Return whether the proposal of a call is named: not if it has added the version, which says the same."""
+    return bool(call.api.proposal) and call.api is not api_of_version(API_BY_NAME[call.api.name], call.api_version)
 
 
 def _api(entry: _Entry) -> Api:
@@ -244,11 +250,11 @@ def _api(entry: _Entry) -> Api:
     if entry.api not in API_BY_NAME:
         raise ConfigError.of("api", entry.api, one_of(API_BY_NAME, entry.api))
     if not entry.proposal:
-        return API_BY_NAME[entry.api]
-    replaced = {name: {api.name: api for api in each.replaced.values()} for name, each in PROPOSALS.items()}
-    apis = replaced.get(entry.proposal, {})
+        return api_of_version(API_BY_NAME[entry.api], entry.version)
+    proposed = {name: {api.name: api for api in each.apis} for name, each in PROPOSALS.items()}
+    apis = proposed.get(entry.proposal, {})
     if entry.api not in apis:
-        known = [name for name, each in replaced.items() if entry.api in each]
+        known = [name for name, each in proposed.items() if entry.api in each]
         raise ConfigError.of("proposal", entry.proposal, one_of(known, entry.proposal))
     return apis[entry.api]
 

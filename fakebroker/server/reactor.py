@@ -4,7 +4,7 @@ It is one trio task, which waits until the poller reports ready sockets, and the
 without awaiting. A trio task per connection would cost more CPU time than all other work. Nothing awaits between
 reading a frame and changing the cluster, so no locks are needed.
 
-Does not depend on the meaning of requests: `Cluster.handle` handles them.
+Does not depend on the meaning of requests: `RequestPath.handle` handles them.
 """
 
 import logging
@@ -164,7 +164,7 @@ class Reactor:
                 self._apply_broker_configs()
             while True:
                 with trio.move_on_after(self._seconds_to_sleep()) as self._sleep:
-                    if self._resumable or self.cluster.unfinished:
+                    if self._resumable or self.cluster.requests.unfinished:
                         await trio.lowlevel.checkpoint()
                     else:
                         await trio.lowlevel.wait_readable(self._poller.fileno())
@@ -186,7 +186,9 @@ class Reactor:
             self._persistence.note_command()
         self._tick()
         # Wake the loop only if the next deadline is earlier now: most functions change nothing.
-        due_at = trio.current_time() + (0 if self._resumable or self.cluster.unfinished else self._seconds_to_sleep())
+        due_at = trio.current_time() + (
+            0 if self._resumable or self.cluster.requests.unfinished else self._seconds_to_sleep()
+        )
         if due_at < self._sleep.deadline:
             self._sleep.deadline = due_at
         return result
@@ -202,12 +204,12 @@ class Reactor:
         """Handle ready sockets, at most `MAX_TURNS` times, and what is due."""
         for turn in range(MAX_TURNS):
             events = self._poller.poll(self.linger_s if turn else 0, MAX_EVENTS)
-            if not events and not self._resumable and not self.cluster.unfinished:
+            if not events and not self._resumable and not self.cluster.requests.unfinished:
                 break
             self._handle_events(events)
             if self._resumable:
                 self._resume()
-            if self.cluster.unfinished:
+            if self.cluster.requests.unfinished:
                 self._continue_request()
             if self.cluster.has_new_broker_configs:
                 self._apply_broker_configs()
@@ -373,7 +375,7 @@ class Reactor:
 
     def _continue_request(self) -> None:
         """Handle the next part of a request that would delay others for too long."""
-        self.cluster.continue_request(self.clock.now_ms(), self.wire_clock.now_ms())
+        self.cluster.requests.continue_next(self.clock.now_ms(), self.wire_clock.now_ms())
         self._check_storage()
         self._deliver()
         for observer in self.observers:
@@ -403,7 +405,7 @@ class Reactor:
             return
         connection.read_ms = wire_ms
         try:
-            if self.cluster.handle(call, now_ms, wire_ms):
+            if self.cluster.requests.handle(call, now_ms, wire_ms):
                 if call.throttle_ms:
                     self._mute(connection, call)
                 else:
@@ -416,7 +418,7 @@ class Reactor:
             self._check_storage()
             logger.exception("%r failed", call)
             self.close(connection, "internal error (see the traceback above)")
-        if self.cluster.answered:
+        if self.cluster.requests.answered:
             self._deliver()
         if self.observers:
             for observer in self.observers:
@@ -434,7 +436,7 @@ class Reactor:
             self._disconnect_peers()
         if cluster.faults.actions.is_running:
             return  # Called by a command that is an action. The caller of the actions delivers the responses.
-        answered, cluster.answered = cluster.answered, []
+        answered, cluster.requests.answered = cluster.requests.answered, []
         for call in answered:
             connection = call.peer
             assert isinstance(connection, Connection)

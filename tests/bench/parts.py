@@ -76,9 +76,9 @@ class Player:
 
     def _handled(self, call: Call) -> Call:
         cluster = self._cluster
-        if not cluster.handle(call, cluster.now_ms):
-            [call] = cluster.answered
-            cluster.answered = []
+        if not cluster.requests.handle(call, cluster.now_ms):
+            [call] = cluster.requests.answered
+            cluster.requests.answered = []
         return call
 
     def _encoded(self, call: Call) -> list[bytes | bytearray]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.frames import read_response, request_frame, response_frame
+from fakebroker.protocol.records import crc32c
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Struct
 from tests.support.wire_client import WireClient

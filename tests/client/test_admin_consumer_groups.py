@@ -12,7 +12,7 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.errors import GroupError, MemberError
 from fakebroker.errors import ErrorCode
 from tests.support.client.admin_harness import cluster_and_admin, sent_requests
-from tests.support.client.consumer_over_tcp import FAST_HEARTBEATS, modern_consumer, poll_until
+from tests.support.client.consumer_over_tcp import FAST_HEARTBEATS, kip_848_consumer, poll_until
 from tests.support.trio_runner import in_trio_with_sockets
 
 P0 = ("orders", 0)
@@ -28,8 +28,8 @@ async def groups_of_both_types(
         AsyncExitStack() as stack,
     ):
         cluster.seed_group("c", members=["a"], topics=["orders"])
-        first = await stack.enter_async_context(modern_consumer(cluster, client_id="first", **member))
-        second = await stack.enter_async_context(modern_consumer(cluster, client_id="second", instance_id="i"))
+        first = await stack.enter_async_context(kip_848_consumer(cluster, client_id="first", **member))
+        second = await stack.enter_async_context(kip_848_consumer(cluster, client_id="second", instance_id="i"))
         for each in (first, second):
             each.subscribe(["orders"])
         await poll_until([first, second], lambda: len(first._core.assigned) == len(second._core.assigned) == 2)
@@ -146,7 +146,7 @@ async def test_removing_members_by_instance_id_needs_brokers_since_2_4() -> None
 
 @in_trio_with_sockets
 async def test_consumer_groups_are_deleted_and_their_offsets_altered_once_they_are_empty() -> None:
-    async with cluster_and_admin(1, config=FAST_HEARTBEATS) as (cluster, admin), modern_consumer(cluster) as reader:
+    async with cluster_and_admin(1, config=FAST_HEARTBEATS) as (cluster, admin), kip_848_consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await poll_until([reader], lambda: len(reader._core.assigned) == 4)
         assert (await admin.delete_groups(["g"])).errors["g"].error is ErrorCode.NON_EMPTY_GROUP

@@ -23,7 +23,7 @@ from tests.support.client.consumer_over_tcp import (
     P1,
     committed,
     consumer,
-    modern_consumer,
+    kip_848_consumer,
     poll_until,
     produce,
     read,
@@ -64,7 +64,7 @@ def test_an_unknown_protocol_is_rejected() -> None:
 
 @in_trio_with_sockets
 async def test_partitions_move_without_a_gap_and_are_committed_before() -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster) as first, modern_consumer(cluster) as second:
+    async with cluster_of() as cluster, kip_848_consumer(cluster) as first, kip_848_consumer(cluster) as second:
         produce(cluster, P0, b"a")
         produce(cluster, P1, b"b")
         callbacks: list[tuple[str, Partitions]] = []
@@ -100,12 +100,12 @@ async def test_partitions_move_without_a_gap_and_are_committed_before() -> None:
 @in_trio_with_sockets
 async def test_automatic_commits_include_what_was_consumed_until_the_revocation() -> None:
     settings = {"commit_interval_ms": 60_000}
-    async with cluster_of() as cluster, modern_consumer(cluster, **settings) as first:
+    async with cluster_of() as cluster, kip_848_consumer(cluster, **settings) as first:
         produce(cluster, P0, b"a", b"b")
         produce(cluster, P1, b"c")
         first.subscribe(["orders"])
         await read(first, 3)
-        async with modern_consumer(cluster, **settings) as second:
+        async with kip_848_consumer(cluster, **settings) as second:
             second.subscribe(["orders"])
             await poll_until([first, second], lambda: len(second._core.assigned) == 1)
             assert (committed(cluster, P0), committed(cluster, P1)) == (2, 1)
@@ -133,7 +133,7 @@ async def test_a_group_is_shared_with_librdkafka() -> None:
                     assert each.error() is None
                     theirs.append(each.value())
 
-        async with trio.open_nursery() as nursery, modern_consumer(cluster, group_remote_assignor="uniform") as ours:
+        async with trio.open_nursery() as nursery, kip_848_consumer(cluster, group_remote_assignor="uniform") as ours:
             neighbor.subscribe(["orders"])
             nursery.start_soon(poll_neighbor)
             ours.subscribe(["orders"])
@@ -160,7 +160,7 @@ async def test_a_group_is_shared_with_librdkafka() -> None:
 @in_trio_with_sockets
 async def test_the_broker_matches_patterns_also_with_later_topics() -> None:
     config = {"group.consumer.regex.refresh.interval.ms": 10_000}
-    async with cluster_of(topics={"orders": 1, "other": 1}, **config) as cluster, modern_consumer(cluster) as reader:
+    async with cluster_of(topics={"orders": 1, "other": 1}, **config) as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(re.compile("(?i)ORD.*"))
         await poll_until([reader], lambda: reader._core.assigned == (P0,))
         (joined, *_) = cluster.requests("ConsumerGroupHeartbeat")
@@ -175,7 +175,7 @@ def test_flags_outside_of_a_pattern_are_rejected() -> None:
 
 @in_trio_with_sockets
 async def test_a_pattern_that_is_none_in_re2_is_a_lasting_error() -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster) as reader:
+    async with cluster_of() as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(re.compile(r"(a)\1"))
         for _ in range(2):
             with pytest.raises(GroupFailed) as failed:
@@ -185,7 +185,7 @@ async def test_a_pattern_that_is_none_in_re2_is_a_lasting_error() -> None:
 
 @in_trio_with_sockets
 async def test_a_new_subscription_changes_the_assignment() -> None:
-    async with cluster_of(topics={"orders": 1, "other": 1}) as cluster, modern_consumer(cluster) as reader:
+    async with cluster_of(topics={"orders": 1, "other": 1}) as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await poll_until([reader], lambda: reader._core.assigned == (P0,))
         reader.subscribe(["other"])
@@ -202,7 +202,7 @@ async def test_a_cluster_without_the_protocol_is_an_error_and_not_another_protoc
         "too old": {"as_version": "3.5"},
     }.items():
         with subtests.test(name):
-            async with FakeCluster(1, {"orders": 1}, **arguments) as cluster, modern_consumer(cluster) as reader:  # type: ignore[arg-type]  # of any type
+            async with FakeCluster(1, {"orders": 1}, **arguments) as cluster, kip_848_consumer(cluster) as reader:  # type: ignore[arg-type]  # of any type
                 reader.subscribe(["orders"])
                 for _ in range(2):
                     with pytest.raises(GroupFailed, match="the cluster does not support the consumer protocol"):
@@ -220,7 +220,7 @@ async def test_a_member_that_is_fenced_or_expired_loses_its_partitions_and_joins
 
 
 async def lose_partitions_and_join_again(remove: Callable[[FakeCluster, str, str], None]) -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster) as reader:
+    async with cluster_of() as cluster, kip_848_consumer(cluster) as reader:
         lost: list[Partitions] = []
         reader.subscribe(["orders"], on_lost=lost.append)
         await poll_until([reader], lambda: len(reader._core.assigned) == 2)
@@ -233,7 +233,7 @@ async def lose_partitions_and_join_again(remove: Callable[[FakeCluster, str, str
 
 @in_trio_with_sockets
 async def test_an_error_about_a_topic_is_raised_and_the_member_stays() -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster) as reader:
+    async with cluster_of() as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await poll_until([reader], lambda: len(reader._core.assigned) == 2)
         cluster.fail("ConsumerGroupHeartbeat", error="TOPIC_AUTHORIZATION_FAILED", times=1)
@@ -247,7 +247,7 @@ async def test_an_error_about_a_topic_is_raised_and_the_member_stays() -> None:
 
 @in_trio_with_sockets
 async def test_a_member_that_is_not_polled_leaves_and_joins_again() -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster, max_poll_interval_ms=100) as reader:
+    async with cluster_of() as cluster, kip_848_consumer(cluster, max_poll_interval_ms=100) as reader:
         lost: list[Partitions] = []
         reader.subscribe(["orders"], on_lost=lost.append)
         await poll_until([reader], lambda: len(reader._core.assigned) == 2)
@@ -265,7 +265,7 @@ async def test_a_member_that_is_not_polled_leaves_and_joins_again() -> None:
 
 @in_trio_with_sockets
 async def test_members_keep_their_partitions_when_the_coordinator_fails() -> None:
-    async with cluster_of(3) as cluster, modern_consumer(cluster) as first, modern_consumer(cluster) as second:
+    async with cluster_of(3) as cluster, kip_848_consumer(cluster) as first, kip_848_consumer(cluster) as second:
         for reader in (first, second):
             reader.subscribe(["orders"])
         await poll_until([first, second], lambda: len(first._core.assigned) == len(second._core.assigned) == 1)
@@ -303,7 +303,7 @@ async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_an
         for _ in range(2):
             await start(consumer(cluster, commit_interval_ms=5_000))
         assert cluster.group("g").type == "classic"
-        for with_protocol, expected in ((modern_consumer, "consumer"), (consumer, "classic")):
+        for with_protocol, expected in ((kip_848_consumer, "consumer"), (consumer, "classic")):
             for _ in range(2):
                 await members.pop(0).unsubscribe()
                 await start(with_protocol(cluster, commit_interval_ms=5_000))
@@ -314,13 +314,13 @@ async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_an
 
 @in_trio_with_sockets
 async def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance() -> None:
-    async with cluster_of() as cluster, modern_consumer(cluster) as other:
+    async with cluster_of() as cluster, kip_848_consumer(cluster) as other:
         other.subscribe(["orders"])
-        async with modern_consumer(cluster, instance_id="i") as static:
+        async with kip_848_consumer(cluster, instance_id="i") as static:
             static.subscribe(["orders"])
             await poll_until([other, static], lambda: len(other._core.assigned) == len(static._core.assigned) == 1)
             before, epoch = static._core.assigned, cluster.group("g").generation_id
-        async with modern_consumer(cluster, instance_id="i") as static:
+        async with kip_848_consumer(cluster, instance_id="i") as static:
             static.subscribe(["orders"])
             await poll_until([other, static], lambda: static._core.assigned == before)
             assert cluster.group("g").generation_id == epoch
@@ -332,8 +332,8 @@ async def test_a_second_process_of_a_static_member_is_rejected() -> None:
     settings = {"instance_id": "i"}
     async with (
         cluster_of() as cluster,
-        modern_consumer(cluster, **settings) as first,
-        modern_consumer(cluster, **settings) as second,
+        kip_848_consumer(cluster, **settings) as first,
+        kip_848_consumer(cluster, **settings) as second,
     ):
         first.subscribe(["orders"])
         await poll_until([first], lambda: len(first._core.assigned) == 2)

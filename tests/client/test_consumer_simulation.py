@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
-from fakebroker.client.member.modern.states import ModernMemberState
+from fakebroker.client.member.consumer.states import ConsumerMemberState
 from fakebroker.client.member.states import MemberState
 from tests.support.client.consumer_simulation import ConsumerSimulation
 from tests.support.soak import examples, soak
@@ -46,7 +46,9 @@ EVENTS = {
 def test_all_records_are_consumed_once_there_are_no_more_events(
     assignor: str, seed: int, events: list[tuple[int, str, int]]
 ) -> None:
-    simulation = ConsumerSimulation(seed, assignor, SIZE, {"t": 4, "u": 1}, is_modern=assignor == "uniform")
+    simulation = ConsumerSimulation(
+        seed, assignor, SIZE, {"t": 4, "u": 1}, uses_consumer_protocol=assignor == "uniform"
+    )
     simulation.produce()
     simulation.start(0)
     for at_ms, event, index in events:
@@ -58,7 +60,7 @@ def test_all_records_are_consumed_once_there_are_no_more_events(
 
     consumers = [app.core for app in simulation.apps if app is not None]
     assert {consumer.member.state for consumer in consumers} == {
-        ModernMemberState.STABLE if assignor == "uniform" else MemberState.PART_OF_GROUP
+        ConsumerMemberState.STABLE if assignor == "uniform" else MemberState.PART_OF_GROUP
     }
     partitions = sorted((topic, index) for topic, size in simulation.topics().items() for index in range(size))
     assert sorted(partition for consumer in consumers for partition in consumer.assigned) == partitions

@@ -12,7 +12,6 @@ from fakebroker.client.consumer.fetcher import Fetcher
 from fakebroker.client.consumer.records import RecordTooLarge, decode_fetched
 from fakebroker.client.errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.message_sets import encode_message
 from fakebroker.protocol.messages.fetch import (
@@ -28,7 +27,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from fakebroker.protocol.records import Record, TimestampType, encode_batch
+from fakebroker.protocol.records import Record, TimestampType, crc32c, encode_batch
 from fakebroker.protocol.transaction_markers import encode_marker
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)

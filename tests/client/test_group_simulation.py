@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
+from fakebroker.client.member.consumer.consumer_member import ConsumerMember
+from fakebroker.client.member.consumer.consumer_member_settings import ConsumerMemberSettings
+from fakebroker.client.member.consumer.states import ConsumerMemberState
 from fakebroker.client.member.effects import GroupRequest, Send
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.modern.modern_member import ModernMember
-from fakebroker.client.member.modern.modern_settings import ModernSettings
-from fakebroker.client.member.modern.states import ModernMemberState
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
@@ -22,9 +22,9 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
 )
 from tests.support.client.group_simulation import (
     GroupSimulation,
+    consumer_protocol_simulation,
     group_simulation,
     migrating_simulation,
-    modern_simulation,
 )
 from tests.support.group_responses import error_response
 from tests.support.soak import examples, soak
@@ -64,7 +64,7 @@ def consume(simulation: GroupSimulation) -> None:
 
 SIMULATIONS = {
     **{assignor: partial(group_simulation, assignor=assignor) for assignor in ASSIGNORS},
-    **{f"consumer {each}": partial(modern_simulation, assignor=each) for each in ("uniform", "range")},
+    **{f"consumer {each}": partial(consumer_protocol_simulation, assignor=each) for each in ("uniform", "range")},
     **{f"migrating {each}": partial(migrating_simulation, assignor=each) for each in ("range", "cooperative-sticky")},
 }
 """Simulations by protocol and assignor: classic members, members with the consumer protocol, and members of both."""
@@ -85,7 +85,7 @@ def test_each_partition_has_one_owner_once_there_are_no_more_events(
     simulation.run(EVENTS_MS + QUIET_MS)
     up = [member for member in simulation.members if not member.is_down]
     assert {member.member_id for member in up} == simulation.known - simulation.on_leave
-    assert {member.state for member in up} <= {MemberState.PART_OF_GROUP, ModernMemberState.STABLE}
+    assert {member.state for member in up} <= {MemberState.PART_OF_GROUP, ConsumerMemberState.STABLE}
     assert {member.generation_id for member in up} <= {simulation.generation_id}
     owned = sorted(partition for member in up for partition in member.assigned)
     all_partitions = [(topic, index) for topic, count in simulation.partition_counts.items() for index in range(count)]
@@ -171,8 +171,8 @@ def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObje
     waits = data.draw(st.booleans())
     member: GroupMember
     if kind == "consumer":
-        member = ModernMember(
-            ModernSettings(group_id="g", client_id="c", topics=("t",), awaits_revocation=waits), lambda: "m"
+        member = ConsumerMember(
+            ConsumerMemberSettings(group_id="g", client_id="c", topics=("t",), awaits_revocation=waits), lambda: "m"
         )
     else:
         member = Member(

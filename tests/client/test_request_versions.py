@@ -6,6 +6,7 @@ import pytest
 
 from fakebroker.client.versions import convert_request, convert_response, versions_needed, versions_of
 from fakebroker.errors import ProtocolError
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupRequest
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.create_topics import (
@@ -15,7 +16,7 @@ from fakebroker.protocol.messages.create_topics import (
 )
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestMember
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.list_offsets import ListOffsetsRequest
@@ -132,10 +133,6 @@ def create_topics(partitions: int, replicas: int, *assignments: CreatableReplica
     return CreateTopicsRequest(topics=[topic])
 
 
-def join_group(*members: JoinGroupRequestMember) -> JoinGroupRequest:
-    return JoinGroupRequest(group_id="g", session_timeout_ms=1, protocol_type="consumer", join_group_members=[*members])
-
-
 def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtests) -> None:
     for request, versions in (
         (FIND_COORDINATOR, None),
@@ -170,8 +167,6 @@ def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtes
         (create_topics(-1, 1), Versions(4, 7)),
         (create_topics(1, -1), Versions(4, 7)),
         (create_topics(-1, -1, CreatableReplicaAssignment(partition_index=0, broker_ids=[1])), None),
-        (join_group(), None),
-        (join_group(JoinGroupRequestMember(member_id="", protocols=[])), Versions(10, 10)),
     ):
         with subtests.test(request=request):
             assert versions_needed(request) == versions
@@ -180,3 +175,4 @@ def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtes
 def test_members_join_in_released_versions() -> None:
     """Version 10 of JoinGroup belongs to the proposal "batch-join"."""
     assert versions_of(JoinGroupRequest) == Versions(0, 9)
+    assert versions_of(BatchJoinGroupRequest) == Versions(10, 10)

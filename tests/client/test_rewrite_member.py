@@ -17,10 +17,10 @@ from fakebroker.client.member.rewrite.reactions import OTHERWISE, REACTIONS
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.client.member.rewrite.states import TRANSITIONS, RewriteMemberState as State
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from tests.support.client.rewrite_harness import (
     COMMIT_MS,
     HEARTBEAT_MS,

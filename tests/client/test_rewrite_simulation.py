@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker.client.member.rewrite.states import RewriteMemberState
-from fakebroker.coordinator.rewrite.states import STEADY
+from fakebroker.proposals.consumer_rewrite.states import STEADY
 from tests.support.client.rewrite_simulation import SESSION_MS, RewriteSimulation
 from tests.support.soak import cases, soak
 

@@ -10,6 +10,7 @@ from fakebroker.cluster.call import Peer
 from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -37,7 +38,6 @@ from fakebroker.protocol.messages.offset_commit import (
 )
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import (

@@ -3,27 +3,27 @@
 import pytest
 from msgspec.structs import replace
 
-from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
-from fakebroker.coordinator.consumer.member import ClassicMemberMetadata
+from fakebroker.cluster.logs.coordinator_records import parse_record, record_key, record_value
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import ClassicMemberMetadata, ConsumerGroupMember
 from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    AssignmentEpochValue,
-    ConsumerGroupRecord,
-    CurrentAssignmentRecord,
-    CurrentAssignmentValue,
-    GroupEpochRecord,
-    GroupEpochValue,
-    MemberSubscriptionRecord,
-    RegexRecord,
-    StoredTopic,
-    SubscribedTopicsRecord,
-    SubscriptionValue,
-    TargetAssignmentRecord,
+    assignment_epoch_record,
+    current_assignment_record,
+    group_epoch_record,
+    regex_record,
+    subscription_record,
+    target_assignment_record,
 )
 from fakebroker.coordinator.consumer.states import MemberState
 from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex
+from fakebroker.coordinator.records import CoordinatorRecord, KeyedRecord
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol.releases import Release
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    TopicMetadata,
+)
+from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.annotated_hex import annotated_hex
 from tests.support.subtests import subtest_for_each
 
@@ -31,12 +31,12 @@ TOPIC = bytes(range(16))
 ID = TOPIC.hex(" ")
 
 # The record, its key and its value, as Kafka 4.4 defines them.
-RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
+RECORDS: list[tuple[KeyedRecord, str, str]] = [
     (
-        MemberSubscriptionRecord(
+        subscription_record(
             "g",
-            "m",
-            SubscriptionValue(
+            ConsumerGroupMember(
+                member_id="m",
                 instance_id="i",
                 rack_id=None,
                 client_id="c",
@@ -72,7 +72,7 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        GroupEpochRecord("g", GroupEpochValue(5, 0)),
+        group_epoch_record("g", 5, 0),
         """
         00 03                    # type
         00 01 67                 # group: "g"
@@ -84,7 +84,7 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        GroupEpochRecord("g", GroupEpochValue(5, -2)),
+        group_epoch_record("g", 5, -2),
         "00 03 00 01 67",
         """
         00 00
@@ -94,7 +94,12 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        SubscribedTopicsRecord("g", (StoredTopic(TOPIC, "t", 6),)),
+        CoordinatorRecord(
+            ConsumerGroupPartitionMetadataKey(group_id="g"),
+            ConsumerGroupPartitionMetadataValue(
+                topics=[TopicMetadata(topic_id=TOPIC, topic_name="t", num_partitions=6, partition_metadata=[])]
+            ),
+        ),
         "00 04 00 01 67",
         f"""
         00 00
@@ -108,10 +113,10 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        MemberSubscriptionRecord(
+        subscription_record(
             "g",
-            "m",
-            SubscriptionValue(
+            ConsumerGroupMember(
+                member_id="m",
                 instance_id=None,
                 rack_id="r",
                 client_id="c",
@@ -139,9 +144,9 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         01 00 01 00              # one tag: 0, 1 byte, null (as a running Kafka writes it)
         """,
     ),
-    (AssignmentEpochRecord("g", AssignmentEpochValue(5)), "00 06 00 01 67", "00 00 00 00 00 05 00"),
+    (assignment_epoch_record("g", 5), "00 06 00 01 67", "00 00 00 00 00 05 00"),
     (
-        AssignmentEpochRecord("g", AssignmentEpochValue(5, 256)),
+        assignment_epoch_record("g", 5, 256),
         "00 06 00 01 67",
         """
         00 00
@@ -151,7 +156,7 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        TargetAssignmentRecord("g", "m", {TOPIC: frozenset((2, 1))}),
+        target_assignment_record("g", "m", {TOPIC: frozenset((2, 1))}),
         "00 07 00 01 67 00 01 6d",
         f"""
         00 00
@@ -163,12 +168,17 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        CurrentAssignmentRecord(
+        current_assignment_record(
             "g",
-            "m",
-            CurrentAssignmentValue(
-                5, 4, MemberState.UNREVOKED_PARTITIONS, {}, {TOPIC: frozenset((3, 4))}, {(TOPIC, 3): 2}
+            ConsumerGroupMember(
+                member_id="m",
+                member_epoch=5,
+                previous_epoch=4,
+                state=MemberState.UNREVOKED_PARTITIONS,
+                pending_revocation={TOPIC: frozenset((3, 4))},
+                older_epochs={(TOPIC, 3): 2},
             ),
+            NEWEST,
         ),
         "00 08 00 01 67 00 01 6d",
         f"""
@@ -186,7 +196,7 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         """,
     ),
     (
-        RegexRecord("g", "t.*", ResolvedRegex(frozenset(("u", "t")), 5, 256)),
+        regex_record("g", "t.*", ResolvedRegex(frozenset(("u", "t")), 5, 256)),
         """
         00 10
         00 01 67
@@ -204,16 +214,21 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
 
 
 @subtest_for_each(("record", "key", "value"), RECORDS)
-def test_bytes(record: ConsumerGroupRecord, key: str, value: str) -> None:
+def test_bytes(record: KeyedRecord, key: str, value: str) -> None:
     encoded = annotated_hex(key), annotated_hex(value)
     assert (record_key(record), record_value(record)) == encoded
     assert parse_record(*encoded) == record
 
 
 def test_before_4_3_current_assignments_have_no_epochs_of_partitions() -> None:
-    held = {TOPIC: frozenset((3,))}
-    value = CurrentAssignmentValue(5, 4, MemberState.STABLE, held, {}, {(TOPIC, 3): 2})
-    record = CurrentAssignmentRecord("g", "m", value)
+    member = ConsumerGroupMember(
+        member_id="m",
+        member_epoch=5,
+        previous_epoch=4,
+        assigned={TOPIC: frozenset((3,))},
+        older_epochs={(TOPIC, 3): 2},
+    )
+    record = current_assignment_record("g", member, Release(4, 2))
     encoded = record_value(record, Release(4, 2))
     assert encoded == annotated_hex(
         f"""
@@ -229,12 +244,14 @@ def test_before_4_3_current_assignments_have_no_epochs_of_partitions() -> None:
         00
         """
     )
-    read = CurrentAssignmentRecord("g", "m", CurrentAssignmentValue(5, 4, MemberState.STABLE, held, {}))
-    assert parse_record(record_key(record), encoded) == read, "all have the epoch of the member"
+    assert parse_record(record_key(record), encoded) == record
+    group = ConsumerGroup("g", 0, Release(4, 2))
+    group.replay(record)
+    assert group.members["m"] == replace(member, older_epochs={}), "all have the epoch of the member"
 
 
 @subtest_for_each("record", [row[0] for row in RECORDS])
-def test_tombstones(record: ConsumerGroupRecord) -> None:
+def test_tombstones(record: KeyedRecord) -> None:
     record = replace(record, value=None)
     assert record_value(record) is None
     assert parse_record(record_key(record), None) == record
@@ -243,9 +260,10 @@ def test_tombstones(record: ConsumerGroupRecord) -> None:
 def test_a_state_of_a_newer_coordinator_is_unknown() -> None:
     key, value = annotated_hex("00 08 00 01 67 00 01 6d"), annotated_hex("00 00 00 00 00 05 00 00 00 04 09 01 01 00")
     record = parse_record(key, value)
-    assert isinstance(record, CurrentAssignmentRecord)
-    assert record.value is not None
-    assert record.value.state is MemberState.UNKNOWN
+    assert record is not None
+    group = ConsumerGroup("g", 0, NEWEST)
+    group.replay(record)
+    assert group.members["m"].state is MemberState.UNKNOWN
 
 
 def test_malformed_records_are_errors() -> None:

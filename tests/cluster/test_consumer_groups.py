@@ -178,11 +178,11 @@ def test_groups_of_both_kinds_are_listed() -> None:
         groups = harness.ask(request, 5).groups
         return [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in groups]
 
-    simple, modern = ("simple", "", "Empty", "classic"), ("g", "consumer", "Stable", "consumer")
-    assert listed() == [simple, modern]
-    assert listed(types_filter=["Consumer"]) == [modern]
+    simple, consumer = ("simple", "", "Empty", "classic"), ("g", "consumer", "Stable", "consumer")
+    assert listed() == [simple, consumer]
+    assert listed(types_filter=["Consumer"]) == [consumer]
     assert listed(types_filter=["classic"]) == [simple]
-    assert listed(states_filter=["stable"]) == [modern]
+    assert listed(states_filter=["stable"]) == [consumer]
     assert listed(states_filter=["Reconciling"]) == []
 
 

@@ -7,36 +7,52 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from fakebroker.cluster.logs.compactor import Compactor
-from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
+from fakebroker.cluster.logs.coordinator_records import (
+    append_records,
+    parse_record,
+    read_records,
+    record_key,
+    record_value,
+)
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.batch_join.expected_instances import StoredInstance
-from fakebroker.coordinator.group_records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord, Record
-from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.persistence import replay
+from fakebroker.coordinator.records import KeyedRecord, Record
 from fakebroker.errors import ProtocolError
+from fakebroker.proposals.batch_join.messages import EXPECTED_MEMBERS_TAG, ExpectedMember, ExpectedMembers
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from fakebroker.protocol.messages.consumer_offsets import (
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
 from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.releases import NEWEST, Release, release as named
 from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
+from tests.support.coordinator.records import group_record, group_value, offset_record
 from tests.support.kafka_python_codec import decode_record
 from tests.support.soak import examples, soak
 
-MEMBER = MemberValue(
+MEMBER = MemberMetadata(
     member_id="m-1",
-    instance_id=None,
     client_id="c",
     client_host="/127.0.0.1",
-    rebalance_timeout_ms=60_000,
-    session_timeout_ms=10_000,
+    rebalance_timeout=60_000,
+    session_timeout=10_000,
     subscription=b"\0\1",
     assignment=b"\2",
 )
-GROUP = GroupRecord("grp", GroupValue("consumer", 3, "range", "m-1", 1_000, (MEMBER, replace(MEMBER, instance_id="i"))))
-COMMITTED = CommittedOffset(offset=42, leader_epoch=7, metadata="md", commit_timestamp_ms=1_000)
-OFFSET = OffsetRecord("grp", "t", 5, COMMITTED)
+STATIC = replace(MEMBER, group_instance_id="i")
+GROUP = group_record("grp", group_value("consumer", 3, 1_000, MEMBER, STATIC, protocol="range", leader="m-1"))
+EXPECTED = encode(
+    ExpectedMembers(members=[ExpectedMember(group_instance_id="x", member_id="x-1", rebalance_timeout=60_000)]), 0
+)
+WITH_EXPECTED = {"unknown_tags": ((EXPECTED_MEMBERS_TAG, EXPECTED),)}
+COMMITTED = OffsetCommitValue(offset=42, leader_epoch=7, metadata="md", commit_timestamp=1_000)
+OFFSET = offset_record("grp", "t", 5, COMMITTED)
 
 GROUP_KEY = annotated_hex("00 02  00 03 67 72 70")
 OFFSET_KEY = annotated_hex("00 01  00 03 67 72 70  00 01 74  00 00 00 05")
@@ -46,34 +62,36 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 TIME_MS = st.integers(0, 2**47)
 TEXT = st.text(max_size=4)
 MEMBERS = st.builds(
-    MemberValue,
+    MemberMetadata,
     member_id=TEXT,
-    instance_id=st.none() | TEXT,
+    group_instance_id=st.none() | TEXT,
     client_id=TEXT,
     client_host=TEXT,
-    rebalance_timeout_ms=st.integers(0, 2**31 - 1),
-    session_timeout_ms=INT32,
+    rebalance_timeout=st.integers(0, 2**31 - 1),
+    session_timeout=INT32,
     subscription=st.binary(max_size=4),
     assignment=st.binary(max_size=4),
 )
 GROUPS = st.builds(
-    GroupValue,
+    GroupMetadataValue,
     protocol_type=TEXT,
-    generation_id=INT32,
-    protocol_name=st.none() | TEXT,
+    generation=INT32,
+    protocol=st.none() | TEXT,
     leader=st.none() | TEXT,
-    state_timestamp_ms=TIME_MS,
-    members=st.lists(MEMBERS, max_size=3).map(tuple),
-    extension_values=st.lists(st.builds(StoredInstance, TEXT, TEXT, INT32), max_size=3).map(tuple),
+    current_state_timestamp=TIME_MS,
+    members=st.lists(MEMBERS, max_size=3),
+    unknown_tags=st.dictionaries(st.integers(1, 9_999), st.binary(max_size=4), max_size=3).map(
+        lambda tags: tuple(sorted(tags.items()))
+    ),
 )
 OFFSETS_WITHOUT_EXPIRY = st.builds(
-    CommittedOffset, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp_ms=TIME_MS
+    OffsetCommitValue, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp=TIME_MS
 )
 EXPIRING_OFFSETS = st.builds(
-    CommittedOffset, offset=INT64, metadata=TEXT, commit_timestamp_ms=TIME_MS, expire_timestamp_ms=TIME_MS
+    OffsetCommitValue, offset=INT64, metadata=TEXT, commit_timestamp=TIME_MS, expire_timestamp=TIME_MS
 )
-RECORDS = st.builds(GroupRecord, TEXT, st.none() | GROUPS) | st.builds(
-    OffsetRecord, TEXT, TEXT, INT32, st.none() | OFFSETS_WITHOUT_EXPIRY | EXPIRING_OFFSETS
+RECORDS = st.builds(group_record, TEXT, st.none() | GROUPS) | st.builds(
+    offset_record, TEXT, TEXT, INT32, st.none() | OFFSETS_WITHOUT_EXPIRY | EXPIRING_OFFSETS
 )
 
 
@@ -105,7 +123,7 @@ def prefixed(version: int, value: bytes) -> bytes:
             """,
         ),
         (
-            replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000)),
+            replace(OFFSET, value=replace(COMMITTED, expire_timestamp=2_000)),
             OFFSET_KEY,
             """
             00 01                    # version, which lacks the leader epoch
@@ -116,7 +134,7 @@ def prefixed(version: int, value: bytes) -> bytes:
             """,
         ),
         (
-            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, ())),
+            group_record("grp", group_value("", 4, 1_000)),
             GROUP_KEY,
             """
             00 03                    # version
@@ -128,7 +146,7 @@ def prefixed(version: int, value: bytes) -> bytes:
             """,
         ),
         (
-            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, (), (StoredInstance("x", "x-1", 60_000),))),
+            group_record("grp", replace(group_value("", 4, 1_000), **WITH_EXPECTED)),
             GROUP_KEY,
             """
             00 04                    # version, which has tagged fields
@@ -145,8 +163,8 @@ def prefixed(version: int, value: bytes) -> bytes:
             00  00                   # no tagged fields in either struct
             """,
         ),
-        (OffsetRecord("grp", "t", 5, None), OFFSET_KEY, None),
-        (GroupRecord("grp", None), GROUP_KEY, None),
+        (offset_record("grp", "t", 5, None), OFFSET_KEY, None),
+        (group_record("grp", None), GROUP_KEY, None),
     ],
 )
 def test_encoded_keys_and_values(record: KeyedRecord, key: bytes, value: str | None) -> None:
@@ -156,19 +174,13 @@ def test_encoded_keys_and_values(record: KeyedRecord, key: bytes, value: str | N
 
 @soak
 @settings(max_examples=examples(30, soak=5000))
-@given(committed=OFFSETS_WITHOUT_EXPIRY | OFFSETS_WITHOUT_EXPIRY.map(lambda each: replace(each, metadata="")))
-def test_values_of_offsets_are_those_of_the_message(committed: CommittedOffset) -> None:
-    message = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_timestamp_ms,
-    )
-    record = OffsetRecord("g", "t", 0, committed)
+@given(message=OFFSETS_WITHOUT_EXPIRY | OFFSETS_WITHOUT_EXPIRY.map(lambda each: replace(each, metadata="")))
+def test_values_of_offsets_are_those_of_the_message(message: OffsetCommitValue) -> None:
+    record = offset_record("g", "t", 0, message)
     assert record_value(record, Release(4, 0)) == prefixed(3, encode(message, 3))
     assert record_value(record) == prefixed(4, encode(message, 4))
-    message.topic_id = bytes(range(16))
-    assert record_value(record, topic_id_of=lambda name: bytes(range(16))) == prefixed(4, encode(message, 4))
+    expected = prefixed(4, encode(replace(message, topic_id=bytes(range(16))), 4))
+    assert record_value(record, topic_id_of=lambda name: bytes(range(16))) == expected
 
 
 @soak
@@ -179,7 +191,7 @@ def test_written_records_are_read_back(record: KeyedRecord) -> None:
 
 
 def test_values_have_the_version_that_the_release_writes(subtests: pytest.Subtests) -> None:
-    expiring = replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000))
+    expiring = replace(OFFSET, value=replace(COMMITTED, expire_timestamp=2_000))
     for release, group_version, offset_version in [
         ("0.10.0", 0, 1),
         ("0.10.1", 1, 1),
@@ -210,8 +222,7 @@ def decoded(cls: type[Message], version: int, value: bytes) -> Any:
 
 
 def test_readers_without_batch_join_ignore_expected_instances() -> None:
-    assert GROUP.value is not None
-    with_expected = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
+    with_expected = replace(GROUP, value=replace(GROUP.value, **WITH_EXPECTED))
     key, value = record_key(with_expected), record_value(with_expected)
     assert value is not None
     read = decoded(GroupMetadataValue, 4, value)
@@ -222,22 +233,16 @@ def test_readers_without_batch_join_ignore_expected_instances() -> None:
 
 
 def test_an_expiring_offset_loses_its_leader_epoch() -> None:
-    value = record_value(replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000)))
-    expected = replace(COMMITTED, leader_epoch=-1, expire_timestamp_ms=2_000)
+    value = record_value(replace(OFFSET, value=replace(COMMITTED, expire_timestamp=2_000)))
+    expected = replace(COMMITTED, leader_epoch=-1, expire_timestamp=2_000)
     assert parse_record(OFFSET_KEY, value) == replace(OFFSET, value=expected)
 
 
 def test_offset_values_of_every_version_are_read(subtests: pytest.Subtests) -> None:
     value = OffsetCommitValue(offset=42, leader_epoch=7, metadata="md", commit_timestamp=1_000, expire_timestamp=9)
-    for version, leader_epoch, expire_timestamp_ms in [
-        (0, -1, None),
-        (1, -1, 9),
-        (2, -1, None),
-        (3, 7, None),
-        (4, 7, None),
-    ]:
+    for version, leader_epoch, expire_timestamp in [(0, -1, -1), (1, -1, 9), (2, -1, -1), (3, 7, -1), (4, 7, -1)]:
         with subtests.test(version=version):
-            expected = replace(COMMITTED, leader_epoch=leader_epoch, expire_timestamp_ms=expire_timestamp_ms)
+            expected = replace(COMMITTED, leader_epoch=leader_epoch, expire_timestamp=expire_timestamp)
             record = parse_record(OFFSET_KEY, prefixed(version, encode(value, version)))
             assert record == replace(OFFSET, value=expected)
 
@@ -261,22 +266,28 @@ def test_group_values_of_every_version_are_read(subtests: pytest.Subtests) -> No
         current_state_timestamp=1_000,
         members=[member],
     )
-    for version, instance_id, rebalance_timeout_ms, state_timestamp_ms in [
-        (0, None, 10, -1),
+    for version, instance_id, rebalance_timeout, timestamp_ms in [
+        (0, None, -1, -1),
         (1, None, 60, -1),
         (2, None, 60, 1_000),
         (3, "i", 60, 1_000),
         (4, "i", 60, 1_000),
     ]:
         with subtests.test(version=version):
-            members = (MemberValue("m", instance_id, "c", "h", rebalance_timeout_ms, 10, b"s", b"a"),)
-            expected = GroupValue("consumer", 3, "range", "m", state_timestamp_ms, members)
+            stored = replace(member, group_instance_id=instance_id, rebalance_timeout=rebalance_timeout)
+            expected = replace(value, current_state_timestamp=timestamp_ms, members=[stored])
             record = parse_record(GROUP_KEY, prefixed(version, encode(value, version)))
-            assert record == GroupRecord("grp", expected)
+            assert record == group_record("grp", expected)
+            assert record is not None
+            group = Coordinator(CoordinatorConfig(), str)
+            group.start_loading(0)
+            group.finish_loading(0, [record], 0.0)
+            (restored,) = group.groups.classic["grp"].members.values()
+            assert restored.rebalance_timeout_ms == (10 if version == 0 else 60)
 
 
 def test_offset_keys_of_version_0_are_read() -> None:
-    assert parse_record(b"\0\0" + OFFSET_KEY[2:], None) == OffsetRecord("grp", "t", 5, None)
+    assert parse_record(b"\0\0" + OFFSET_KEY[2:], None) == offset_record("grp", "t", 5, None)
 
 
 def test_records_of_one_call_are_one_batch() -> None:
@@ -296,7 +307,7 @@ def test_records_of_one_call_are_one_batch() -> None:
 def test_a_record_that_cannot_be_encoded_is_not_appended() -> None:
     log = PartitionLog()
     with pytest.raises(ProtocolError, match="field topic"):
-        append_records(log, [OFFSET, replace(OFFSET, topic="t" * 40_000)], leader_epoch=0, now_ms=0)
+        append_records(log, [OFFSET, offset_record("grp", "t" * 40_000, 5, COMMITTED)], leader_epoch=0, now_ms=0)
     assert log.log_end_offset == 0
 
 
@@ -312,9 +323,7 @@ def test_records_are_read_in_order(written: list[list[Record]]) -> None:
 
 def test_a_log_larger_than_one_read_is_read_completely() -> None:
     log = PartitionLog()
-    large = [
-        replace(OFFSET, partition=number, value=replace(COMMITTED, metadata="x" * 30_000)) for number in range(100)
-    ]
+    large = [offset_record("grp", "t", number, replace(COMMITTED, metadata="x" * 30_000)) for number in range(100)]
     for record in large:
         append_records(log, [record], leader_epoch=0, now_ms=0)
     assert read_records(log, 7) == large
@@ -323,7 +332,7 @@ def test_a_log_larger_than_one_read_is_read_completely() -> None:
 def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
     for offset in range(1_000):
-        record = replace(OFFSET, partition=offset % 3, value=replace(COMMITTED, offset=offset))
+        record = offset_record("grp", "t", offset % 3, replace(COMMITTED, offset=offset))
         append_records(log, [record], leader_epoch=0, now_ms=0)
     stored = read_records(log, 7)
     assert len(stored) < 200
@@ -334,7 +343,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
 def test_records_with_unknown_key_versions_are_skipped() -> None:
     unknown = [(prefixed(version, b"key"), b"\0\0") for version in (9, 14, 17, 99)]
     log = a_log((OFFSET_KEY, None), *unknown, (GROUP_KEY, None))
-    assert read_records(log, 7) == [OffsetRecord("grp", "t", 5, None), GroupRecord("grp", None)]
+    assert read_records(log, 7) == [offset_record("grp", "t", 5, None), group_record("grp", None)]
 
 
 MALFORMED_RECORDS = [

@@ -3,10 +3,11 @@
 import pytest
 
 from fakebroker.cluster.emulation import Broker, EmulatedRelease
-from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_records
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord
+from fakebroker.coordinator.records import CoordinatorRecord
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.failover_harness import FailoverHarness
 
@@ -20,16 +21,15 @@ UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
 def test_generations_and_offsets_are_in_the_log() -> None:
     group = FailoverHarness(offset=7)
     created, synced, committed = read_records(group.partition.log, 0)
-    assert isinstance(created, GroupRecord)
-    assert isinstance(synced, GroupRecord)
-    assert isinstance(committed, OffsetRecord)
-    assert created.value is not None
-    assert (created.value.generation_id, created.value.members) == (0, ())
-    assert synced.value is not None
+    assert isinstance(created, CoordinatorRecord)
+    assert isinstance(synced, CoordinatorRecord)
+    assert isinstance(committed, CoordinatorRecord)
+    assert created.key == synced.key == GroupMetadataKey(group="g")
+    assert (created.value.generation, created.value.members) == (0, [])
     members = [(member.member_id, member.assignment) for member in synced.value.members]
     assert members == [(group.member_id, b"mine")]
-    assert committed.value is not None
-    assert (committed.topic, committed.partition, committed.value.offset) == ("news", 0, 7)
+    assert committed.key == OffsetCommitKey(group="g", topic="news", partition=0)
+    assert committed.value.offset == 7
 
 
 # Lost records

@@ -75,8 +75,8 @@ def test_the_newest_release_supports_proposals(subtests: pytest.Subtests) -> Non
             broker = Broker(as_version=as_version)
             plain, emulated = EmulatedRelease.of(broker), EmulatedRelease.of(broker, ["batch-join"])
             assert emulated.versions == {**plain.versions, JOIN_GROUP: Versions(0, 10)}
-            assert emulated.supports_batch_join
-            assert not plain.supports_batch_join
+            assert [each.name for each in emulated.proposals] == ["batch-join"]
+            assert plain.proposals == []
 
 
 def test_older_releases_and_restricted_brokers_do_not_support_proposals() -> None:
@@ -84,9 +84,9 @@ def test_older_releases_and_restricted_brokers_do_not_support_proposals() -> Non
     assert EmulatedRelease.of(older, ["batch-join"]) == EmulatedRelease.of(older)
     for versions in ((2, 9), None):
         restricted = Broker(api_versions={"JoinGroup": versions})
-        assert not EmulatedRelease.of(restricted, ["batch-join"]).supports_batch_join, versions
+        assert EmulatedRelease.of(restricted, ["batch-join"]).proposals == [], versions
     mixed = emulated_releases([Broker(as_version="3.9"), Broker()], None, {}, ["batch-join"])
-    assert [each.supports_batch_join for each in mixed] == [False, True]
+    assert [len(each.proposals) for each in mixed] == [0, 1]
 
 
 # Errors
@@ -149,7 +149,7 @@ def test_an_unsupported_version_of_api_versions_gets_its_supported_ones_since_2_
             key = ApiVersionsRequest.API_KEY
             ours = harness.cluster.brokers[1].versions[key]
             call = Call(harness.peer(), API_BY_NAME["ApiVersions"], ours.last + 1, 1, "client", ApiVersionsRequest(), 0)
-            assert harness.cluster.handle(call, harness.now_ms)
+            assert harness.cluster.requests.handle(call, harness.now_ms)
             assert (call.response_version, call.response.error_code) == (0, ErrorCode.UNSUPPORTED_VERSION)
             own = ApiVersion(api_key=key, min_version=ours.first, max_version=ours.last)
             assert call.response.api_keys == ([own] if has_versions else [])

@@ -7,12 +7,11 @@ from hypothesis import example, given, settings, strategies as st
 
 from fakebroker.cluster import call as call_module
 from fakebroker.cluster.call import Call, Peer, UndecodedCall, read_call
-from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.handlers import offset_commit
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.cluster.request_path import RequestPath
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol import frames
 from fakebroker.protocol.codec import encode
@@ -36,6 +35,7 @@ from fakebroker.security.acls import (
     ResourceType,
 )
 from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.coordinator.commits import commit_in_transaction
 from tests.support.group_requests import commit_of, offset_to_commit
 from tests.support.soak import examples, soak
 
@@ -75,8 +75,8 @@ def cluster_with_offsets(seed: int) -> ClusterHarness:
     for group_id in GROUPS[1:3] if seed % 5 == 0 else ():  # In transactions that are open.
         coordinator = cluster.coordinator_of(group_id)
         assert coordinator is not None
-        offsets = [OffsetToCommit(topic="news", partition=index, offset=9) for index in (0, 3)]
-        errors = coordinator.coordinator.offsets.commit_pending(group_id, -1, "", None, 1, 0, offsets, harness.now_ms)
+        offsets = [("news", 0, 9), ("news", 3, 9)]
+        errors = commit_in_transaction(coordinator.coordinator, offsets, harness.now_ms, group_id=group_id)
         assert errors == [ErrorCode.NONE, ErrorCode.NONE]
     for index in range(5):
         match (seed >> (3 * index)) % 8:
@@ -101,7 +101,7 @@ def handled(harness: ClusterHarness, frame: bytes, *, undecoded: bool, broker: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(call_module, "_MIN_UNDECODED_BYTES", 0 if undecoded else len(frame) + 1)
         call = read_call(Peer(harness.cluster.brokers[broker], "127.0.0.1", 1), frame)
-    harness.cluster.handle(call, harness.now_ms)
+    harness.cluster.requests.handle(call, harness.now_ms)
     return call
 
 
@@ -244,7 +244,7 @@ def test_shared_responses_to_commits_equal_those_of_each_request(
             request = OffsetCommitRequest(group_id="g", topics=topics)
             shared = harness.ask(request, version)
             with pytest.MonkeyPatch.context() as without:
-                without.setattr(Cluster, "may_answer_with_bytes", False)
+                without.setattr(RequestPath, "may_answer_with_bytes", False)
                 own = harness.ask(request, version)
             assert own is not shared
             assert own == shared

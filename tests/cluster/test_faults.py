@@ -274,7 +274,7 @@ def test_with_handles_one_partition_takes_effect_in_spite_of_the_error(h: Cluste
 def test_drop_closes_the_connection(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
     fail(h, "OffsetCommit", drop=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
-    assert h.cluster.answered == [call]
+    assert h.cluster.requests.answered == [call]
     assert (call.response, call.answered_ms) == (None, None)
     assert committed(h) == offsets
 
@@ -284,7 +284,7 @@ def test_silent_sends_no_response(h: ClusterHarness, handles: bool | None, offse
     fail(h, "OffsetCommit", silent=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
     h.advance(3_600_000)
-    assert h.cluster.answered == []
+    assert h.cluster.requests.answered == []
     assert call.response is None
     assert committed(h) == offsets
 
@@ -410,7 +410,7 @@ def test_one_partition_of_a_produce(h: ClusterHarness) -> None:
 def test_an_error_for_acks_0_closes_the_connection(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER")
     call = h.send(produce(0), 9)
-    assert h.cluster.answered == [call]
+    assert h.cluster.requests.answered == [call]
     assert (call.response, call.closes_connection) == (None, True)
     assert h.partition(0, "orders").log.log_end_offset == 0
 
@@ -418,7 +418,7 @@ def test_an_error_for_acks_0_closes_the_connection(h: ClusterHarness) -> None:
 def test_one_partition_of_a_produce_with_acks_0(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     call = h.send(produce(0), 9)
-    assert h.cluster.answered == [call]
+    assert h.cluster.requests.answered == [call]
     assert (call.response, call.closes_connection) == (None, True)
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
@@ -501,14 +501,14 @@ def test_a_delayed_request_comes_after_the_answers_of_timers_that_expire_with_it
     heartbeat = h.send(HEARTBEAT, 4)
     join = h.send(join_request(), 0)
     h.cluster.tick(h.now_ms + 3000)  # also the end of the initial delay
-    assert [call for call in h.cluster.answered if call in (heartbeat, join)] == [join, heartbeat]
+    assert [call for call in h.cluster.requests.answered if call in (heartbeat, join)] == [join, heartbeat]
 
 
 def test_a_delay_is_drawn_from_a_range(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", delay_s=(1, 2))
     calls = [h.send(HEARTBEAT, 4) for _ in range(20)]
     h.advance(999)
-    assert h.cluster.answered == []
+    assert h.cluster.requests.answered == []
     while (deadline_ms := h.cluster.next_deadline()) is not None and deadline_ms <= h.now_ms + 1001:
         h.advance(deadline_ms - h.now_ms)
     delays_ms = [(call.answered_ms or 0) - call.received_ms for call in calls]
@@ -629,7 +629,7 @@ def test_kinds_of_names_in_each_api() -> None:
 def test_without_faults_calls_are_handled_directly(h: ClusterHarness) -> None:
     call = h.send(HEARTBEAT, 4)
     assert call.fault is None
-    assert h.cluster.answered == []
+    assert h.cluster.requests.answered == []
 
 
 def leader(h: ClusterHarness, version: int) -> tuple[int, int]:

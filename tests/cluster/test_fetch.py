@@ -302,12 +302,12 @@ def test_waiting_fetches_are_answered_in_order() -> None:
     late = park(harness, partition_request(1), max_wait_ms=900)
     first, second = park(harness, partition_request()), park(harness, partition_request())
     early = park(harness, partition_request(1), max_wait_ms=100)
-    harness.cluster.answered.clear()
+    harness.cluster.requests.answered.clear()
     append(harness, ONE)
-    assert harness.cluster.answered[:2] == [first, second]
-    harness.cluster.answered.clear()
+    assert harness.cluster.requests.answered[:2] == [first, second]
+    harness.cluster.requests.answered.clear()
     harness.advance(1000)
-    assert harness.cluster.answered == [early, late]
+    assert harness.cluster.requests.answered == [early, late]
 
 
 def test_closing_the_connection_cancels_a_waiting_fetch() -> None:

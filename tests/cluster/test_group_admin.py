@@ -5,7 +5,6 @@ The transcripts show the results for each state of a group.
 
 import pytest
 
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
@@ -13,6 +12,7 @@ from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release
 from tests.support.cluster.cluster_harness import NOT_REQUESTED, versions
 from tests.support.cluster.group_admin_harness import BEFORE_4_0, NONE, GroupAdminHarness
+from tests.support.coordinator.commits import commit
 
 RELEASES = (BEFORE_4_0, Release(4, 0))
 COORDINATOR_ERRORS = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -207,9 +207,8 @@ def test_each_broker_lists_the_groups_that_it_coordinates(subtests: pytest.Subte
     coordinators = {group_id: partition_for(group_id, 2) + 1 for group_id in ("a", "b", "c", "d")}
     assert set(coordinators.values()) == {1, 2}
     for group_id, node_id in coordinators.items():
-        commit = groups.cluster.brokers[node_id].coordinator.offsets.commit
-        offset = OffsetToCommit(topic="news", partition=0, offset=5)
-        assert commit(group_id, -1, "", None, [offset], groups.cluster_harness.now_ms) == [NONE]
+        coordinator = groups.cluster.brokers[node_id].coordinator
+        assert commit(coordinator, [("news", 0, 5)], groups.cluster_harness.now_ms, group_id=group_id) == [NONE]
     for version in versions("ListGroups"):
         for broker in (1, 2):
             with subtests.test(version=version, broker=broker):

@@ -82,7 +82,7 @@ def test_bytes_of_a_connection_that_has_sent_api_versions() -> None:
         for number in range(count):
             peer = Peer(cluster.brokers[1], "/127.0.0.1", number)
             peers.append(peer)
-            assert cluster.handle(read_call(peer, frame), 1.0)
+            assert cluster.requests.handle(read_call(peer, frame), 1.0)
 
     connect(WARM_UP)
     assert allocated_bytes(lambda: connect(CONNECTIONS)) / CONNECTIONS < MAX_BYTES_OF_A_CONNECTION

@@ -211,7 +211,7 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(
             is_appended = is_valid and version >= 3
             assert call.response is None
             assert call.answered_ms == harness.now_ms
-            assert harness.cluster.answered == [call]
+            assert harness.cluster.requests.answered == [call]
             assert call.closes_connection is not is_appended
             assert len(values(harness)) == is_appended
 

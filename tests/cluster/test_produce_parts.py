@@ -7,7 +7,6 @@ import pytest
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import produce as handler
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -16,7 +15,7 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceData,
 )
 from fakebroker.protocol.produced_batches import RECORD_BYTES
-from fakebroker.protocol.records import DEFAULT_DECOMPRESSED_LIMIT_BYTES, Record, decode_records, encode_batch
+from fakebroker.protocol.records import DEFAULT_DECOMPRESSED_LIMIT_BYTES, Record, crc32c, decode_records, encode_batch
 from tests.support.cluster.cluster_harness import ClusterHarness, batch
 
 KIB = 1024
@@ -44,7 +43,7 @@ def produce(harness: ClusterHarness, *, acks: int = 1, records: bytes | None = N
 
 
 def proceed(harness: ClusterHarness) -> None:
-    harness.cluster.continue_request(harness.now_ms, harness.now_ms)
+    harness.cluster.requests.continue_next(harness.now_ms, harness.now_ms)
 
 
 def end_offsets(harness: ClusterHarness) -> list[int]:
@@ -62,20 +61,20 @@ def test_each_part_appends_and_the_last_one_answers(harness: ClusterHarness) -> 
     assert not call.has_response
     proceed(harness)
     assert end_offsets(harness) == [1, 1, 1, 1, 0]
-    assert harness.cluster.answered == []
+    assert harness.cluster.requests.answered == []
     proceed(harness)
     assert errors(call) == [0] * PARTITIONS
-    assert harness.cluster.answered == [call]
-    assert not harness.cluster.unfinished
+    assert harness.cluster.requests.answered == [call]
+    assert not harness.cluster.requests.unfinished
 
 
 def test_requests_take_turns(harness: ClusterHarness) -> None:
     first, second = produce(harness), produce(harness)
-    assert [call for call, _ in harness.cluster.unfinished] == [first, second]
+    assert [call for call, _ in harness.cluster.requests.unfinished] == [first, second]
     for _ in range(2):
         proceed(harness)
         proceed(harness)
-    assert harness.cluster.answered == [first, second]
+    assert harness.cluster.requests.answered == [first, second]
     assert end_offsets(harness) == [2] * PARTITIONS
 
 
@@ -97,7 +96,7 @@ def test_a_request_without_acknowledgment_is_continued_too(harness: ClusterHarne
     proceed(harness)
     proceed(harness)
     assert end_offsets(harness) == [1] * PARTITIONS
-    assert harness.cluster.answered == [call]
+    assert harness.cluster.requests.answered == [call]
     assert not call.closes_connection
 
 
@@ -116,7 +115,7 @@ def test_a_broker_that_stops_meanwhile_appends_no_more(harness: ClusterHarness) 
     proceed(harness)
     assert end_offsets(harness) == [1, 1, 0, 0, 0]
     assert not call.has_response
-    assert not harness.cluster.unfinished
+    assert not harness.cluster.requests.unfinished
 
 
 def test_an_error_closes_the_connection_of_the_request_only(
@@ -134,7 +133,7 @@ def test_an_error_closes_the_connection_of_the_request_only(
     proceed(harness)
     assert logged == [failure]
     assert call.closes_connection
-    assert harness.cluster.answered == [call]
+    assert harness.cluster.requests.answered == [call]
 
 
 MANY = 2000

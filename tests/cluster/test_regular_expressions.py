@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.inspect.explain import explain
-from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_records
 from fakebroker.cluster.regular_expressions import compile_regex
-from fakebroker.coordinator.consumer.records import RegexRecord
 from fakebroker.coordinator.consumer.subscriptions import InvalidRegexError
+from fakebroker.coordinator.records import CoordinatorRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fakebroker.protocol.messages.consumer_group_records import ConsumerGroupRegularExpressionKey
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 
@@ -45,9 +46,13 @@ def test_topics_are_assigned_described_and_stored() -> None:
     assert (member.subscribed_topic_names, member.subscribed_topic_regex) == ([], "^n.*")
     partition = harness.cluster.offsets_partition_of("g")
     records = read_records(partition.log, partition.index)
-    (stored,) = [record for record in records if isinstance(record, RegexRecord)]
+    (stored,) = [
+        record
+        for record in records
+        if isinstance(record, CoordinatorRecord) and isinstance(record.key, ConsumerGroupRegularExpressionKey)
+    ]
     assert stored.value is not None
-    assert (stored.regex, stored.value.topics) == ("^n.*", frozenset(("news",)))
+    assert (stored.key.regular_expression, stored.value.topics) == ("^n.*", ["news"])
 
 
 def test_topics_that_are_internal_to_kafka_match_too() -> None:

@@ -23,7 +23,7 @@ from fakebroker.cluster.inspect.transaction_views import (
     view_transaction,
     view_transactions,
 )
-from fakebroker.cluster.logs.transactions_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_transaction_records
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS
 from fakebroker.errors import ConfigError, ErrorCode
@@ -320,7 +320,7 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     client.commands.hold_markers(ID, "news-1")
     client.end(commit=True)
     reason = "held until release_markers() is called"
-    assert client.view().awaited_markers == (AwaitedMarker(("news", 1), reason),)
+    assert client.view().awaited_markers == (AwaitedMarker("news-1", reason),)
     assert (client.view().state, client.view().pending_state) == ("PrepareCommit", "CompleteCommit")
     assert f"It waits for markers of news-1, {reason}." in client.explain()
     client.harness.advance(1)
@@ -517,8 +517,12 @@ def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expe
     client = Cockpit(ClusterHarness({"news": 1}, config=config, as_version=as_version))
     for state in ("Empty", "Ongoing", "CompleteCommit"):
         client.commands.seed_transaction(state, state=state)
-    records = read_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
-    assert [each.value.version for each in records if each.value is not None] == [0, expected, expected]
+    records = read_transaction_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
+    assert [each.value.client_transaction_version for each in records if each.value is not None] == [
+        0,
+        expected,
+        expected,
+    ]
 
 
 def test_partitions_whose_oldest_transaction_is_late(client: Cockpit) -> None:

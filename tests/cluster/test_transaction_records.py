@@ -4,17 +4,22 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.cluster.logs.transactions_topic import (
+from fakebroker.cluster.logs.coordinator_records import (
     append_records,
-    parse_record,
-    read_records,
+    parse_transaction_record,
+    read_transaction_records,
     record_key,
     record_value,
 )
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.partitions import partition_for
-from fakebroker.coordinator.transaction.transaction import TransactionRecord, TransactionState, TransactionValue
+from fakebroker.coordinator.transaction.transaction import (
+    TransactionRecord,
+    TransactionState,
+    TransactionValue,
+    transaction_record,
+)
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -55,14 +60,27 @@ VALUES = st.builds(
 )
 
 
+def key_of(transactional_id: str) -> bytes:
+    return record_key(transaction_record(transactional_id, None))
+
+
+def value_of(value: TransactionValue | None, level: int) -> bytes | None:
+    return record_value(transaction_record("a", value), transaction_version=level)
+
+
+def read(record: TransactionRecord | None) -> tuple[str, TransactionValue | None]:
+    assert record is not None
+    return record.key.transactional_id, None if record.value is None else TransactionValue.of(record.value)
+
+
 def test_a_key_is_the_id_after_its_version() -> None:
-    assert record_key("grp") == annotated_hex("00 00  00 03 67 72 70")
+    assert key_of("grp") == annotated_hex("00 00  00 03 67 72 70")
 
 
 def test_values_without_tagged_fields() -> None:
     partitions = "00 00 00 02  00 06 6f 72 64 65 72 73  00 00 00 02  00 00 00 00  00 00 00 02"
     bills = "00 05 62 69 6c 6c 73  00 00 00 01  00 00 00 01"
-    assert record_value(VALUE, 0) == annotated_hex(f"00 00  {HEAD}  {partitions}  {bills}  {TIMES}")
+    assert value_of(VALUE, 0) == annotated_hex(f"00 00  {HEAD}  {partitions}  {bills}  {TIMES}")
 
 
 def test_values_with_tagged_fields() -> None:
@@ -70,40 +88,35 @@ def test_values_with_tagged_fields() -> None:
     bills = "06 62 69 6c 6c 73  02  00 00 00 01  00"
     version = "01  02 02 00 02  # tag 2, 2 bytes: the transaction version of the client"
     for level in (1, 2):
-        assert record_value(VALUE, level) == annotated_hex(f"00 01  {HEAD}  {partitions}  {bills}  {TIMES}  {version}")
+        assert value_of(VALUE, level) == annotated_hex(f"00 01  {HEAD}  {partitions}  {bills}  {TIMES}  {version}")
 
 
 def test_the_partitions_of_an_id_without_transaction_are_null() -> None:
     times = "00 00 01 8b cf e5 68 00  ff ff ff ff ff ff ff ff"
     expected = f"00 00  00 00 00 00 00 00 0f a0  00 00  00 00 ea 60  00  ff ff ff ff  {times}"
-    assert record_value(EMPTY, 0) == annotated_hex(expected)
-    assert record_value(None, 2) is None
+    assert value_of(EMPTY, 0) == annotated_hex(expected)
+    assert value_of(None, 2) is None
 
 
 def test_producer_ids_that_later_releases_write_are_read() -> None:
     tags = "03  00 08 00 00 00 00 00 00 00 05  01 08 00 00 00 00 00 00 00 06  02 02 00 02"
     data = annotated_hex(f"00 01  {HEAD}  01  {TIMES}  {tags}")
-    read = parse_record(record_key("a"), data)
-    assert read == TransactionRecord(
-        "a", replace(VALUE, partitions=(), previous_producer_id=5, next_producer_id=6, version=2)
-    )
+    expected = replace(VALUE, partitions=(), previous_producer_id=5, next_producer_id=6, version=2)
+    assert read(parse_transaction_record(key_of("a"), data)) == ("a", expected)
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), VALUES | st.none()), min_size=1, max_size=5), st.integers(0, 2))
 def test_records_are_read_as_they_were_written(pairs: list[tuple[str, TransactionValue | None]], level: int) -> None:
-    written = [TransactionRecord(*pair) for pair in pairs]
     log = PartitionLog()
-    append_records(log, written, 0, 1_000.0, level)
+    append_records(log, [transaction_record(*pair) for pair in pairs], 0, 1_000.0, transaction_version=level)
 
-    def stored(record: TransactionRecord) -> TransactionRecord:
-        if record.value is None:
-            return record
-        is_empty = record.value.state is TransactionState.EMPTY
-        partitions = () if is_empty else record.value.partitions
-        version = record.value.version if level else 0
-        return replace(record, value=replace(record.value, partitions=partitions, version=version))
+    def stored(value: TransactionValue | None) -> TransactionValue | None:
+        if value is None:
+            return None
+        partitions = () if value.state is TransactionState.EMPTY else value.partitions
+        return replace(value, partitions=partitions, version=value.version if level else 0)
 
-    assert read_records(log, 0) == [stored(record) for record in written]
+    assert [*map(read, read_transaction_records(log, 0))] == [(name, stored(value)) for name, value in pairs]
 
 
 KAFKA_STATES = (
@@ -117,8 +130,8 @@ KAFKA_STATES = (
 @settings(max_examples=examples(30, soak=1000))
 @given(st.text(max_size=4), VALUES, st.integers(0, 2))
 def test_kafka_python_reads_the_records(name: str, value: TransactionValue, level: int) -> None:
-    assert decode_record(TransactionLogKey, record_key(name)).transactional_id == name
-    data = record_value(value, level) or b""
+    assert decode_record(TransactionLogKey, key_of(name)).transactional_id == name
+    data = value_of(value, level) or b""
     assert int.from_bytes(data[:2], "big") == min(level, 1)
     theirs = decode_record(TransactionLogValue, data)
     assert (theirs.producer_id, theirs.producer_epoch) == (value.producer_id, value.epoch)
@@ -137,17 +150,17 @@ def test_kafka_python_reads_the_records(name: str, value: TransactionValue, leve
 
 
 def test_malformed_records(subtests: pytest.Subtests) -> None:
-    value = record_value(VALUE, 0) or b""
+    value = value_of(VALUE, 0) or b""
     for key, data, error in (
         (None, value, "key null, expected a version and its fields"),
         (b"\0", value, "key of 1 bytes, expected a version"),
-        (record_key("a"), b"", "value of 0 bytes, expected a version"),
-        (record_key("a"), value[:16] + b"\x08" + value[17:], "transaction_status 8, expected 0 to 7"),
-        (record_key("a"), value[:-1], "transaction_start_timestamp_ms"),
+        (key_of("a"), b"", "value of 0 bytes, expected a version"),
+        (key_of("a"), value[:16] + b"\x08" + value[17:], "transaction_status 8, expected 0 to 7"),
+        (key_of("a"), value[:-1], "transaction_start_timestamp_ms"),
     ):
         with subtests.test(error), pytest.raises(ProtocolError, match=error):
-            parse_record(key, data)
-    assert parse_record(b"\0\1" + record_key("a")[2:], value) is None
+            parse_transaction_record(key, data)
+    assert parse_transaction_record(b"\0\1" + key_of("a")[2:], value) is None
 
 
 def test_ids_belong_to_the_partitions_of_kafka() -> None:
@@ -163,4 +176,4 @@ def test_superseded_records_are_compacted() -> None:
         assert answer.error_code == 0
     partition = harness.partition(topic=TRANSACTIONS_TOPIC)
     assert len([*partition.log.batches_from(0)]) < 1_500
-    assert read_records(partition.log, 0)[-1].transactional_id == "t"
+    assert read_transaction_records(partition.log, 0)[-1].key.transactional_id == "t"

@@ -306,7 +306,7 @@ def test_a_late_answer_with_acks_0() -> None:
     start_leader(client)
     client.harness.advance(20)
     assert (call.closes_connection, client.harness.partition(1).log.log_end_offset) == (False, 1)
-    assert call in client.harness.cluster.answered
+    assert call in client.harness.cluster.requests.answered
 
 
 def test_waiting_requests_of_a_broker_that_stops_are_dropped() -> None:
@@ -426,7 +426,7 @@ def test_a_marker_ends_the_verifications_that_have_begun(subtests: pytest.Subtes
                 send(client, [(0, records(client))])
             cluster.transactions.holds.clear()
             cluster.brokers[1].transaction_coordinator.release(ID, NOW_MS)
-            cluster.settle(NOW_MS)
+            cluster.requests.settle(NOW_MS)
             assert results(call) == [expected]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
-from fakebroker.cluster.logs.transactions_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_transaction_records
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.transaction import KIP_890, Markers
+from fakebroker.coordinator.transaction.transaction import KIP_890, Markers, TransactionValue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -137,8 +137,13 @@ def test_records_have_the_transaction_version_of_the_last_request_that_has_one(c
 
     def versions() -> list[tuple[str, int]]:
         index = client.harness.cluster.transactions_partition_of(ID).index
-        records = read_records(client.harness.partition(index, TRANSACTIONS_TOPIC).log, index)
-        return [(each.value.state.value, each.value.version) for each in records if each.value is not None]
+        records = read_transaction_records(client.harness.partition(index, TRANSACTIONS_TOPIC).log, index)
+        return [
+            (value.state.value, value.version)
+            for each in records
+            if each.value is not None
+            for value in [TransactionValue.of(each.value)]
+        ]
 
     client.produce(b"a", version=12)
     client.end(commit=True, version=5)

@@ -366,8 +366,8 @@ def test_waits_return_what_was_waited_for_or_time_out(client: Client) -> None:
     client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
     assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
     assert client.wait_for_generation("g", above=0).generation_id == 1
-    client.seed_group("modern", ["m"], topics=["orders"], type="consumer")
-    assert client.wait_for_member("modern", "m", "STABLE", above=0) == client.group("modern")
+    client.seed_group("consumer", ["m"], topics=["orders"], type="consumer")
+    assert client.wait_for_member("consumer", "m", "STABLE", above=0) == client.group("consumer")
     assert client.wait_for_commit("g", "orders-0", at_least=5).offset == 5
     with pytest.raises(WaitTimeout, match=r"^not reached within 0 s: group g in Empty"):
         client.wait_for_state("g", "Empty", timeout_s=0)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fakebroker.coordinator.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.errors import ErrorCode
+from tests.support.coordinator.commits import commit
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
     REBALANCE_MS,
@@ -14,6 +14,7 @@ from tests.support.coordinator.coordinator_harness import (
     protocols,
 )
 from tests.support.coordinator.group_contents import contents
+from tests.support.coordinator.group_messages import identities, join_response, leave_errors, sync_response
 from tests.support.subtests import subtest_for_each
 
 NONE = ErrorCode.NONE
@@ -40,7 +41,7 @@ def with_failing_appends(harness: CoordinatorHarness, error: ErrorCode, act: Cal
 def test_group_is_dropped_if_its_creation_cannot_be_stored(error: ErrorCode, delay_ms: int) -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
     call = with_failing_appends(harness, error, harness.join)
-    assert call.result == JoinResult(error)
+    assert call.result == join_response(error)
     assert harness.state() == "-"
     harness.advance(1_000_000)
     assert harness.join().is_parked == bool(delay_ms)
@@ -64,7 +65,7 @@ def test_static_replacement_is_reverted_if_it_cannot_be_stored(error: ErrorCode,
     offer = protocols("range", "sticky", metadata=b"new")
     join = partial(harness.join, instance_id="i", protocols=offer, session_ms=7_000, rebalance_ms=8_000, skip=skip)
     call = with_failing_appends(harness, error, join)
-    assert call.result == JoinResult(error, 1, "consumer", "range", static, "")
+    assert call.result == join_response(error, 1, "consumer", "range", static, "")
     assert contents(harness.group()) == before
     assert harness.group().members[static].deadline_ms == harness.now_ms + SESSION_MS
     assert harness.heartbeat(static, 1, "i") is NONE
@@ -82,7 +83,7 @@ def test_new_rebalance_starts_if_the_assignment_cannot_be_stored(error: ErrorCod
         harness.join(member_id)
     parked = harness.sync(follower, 2)
     call = with_failing_appends(harness, error, lambda: harness.sync(leader, 2, [(leader, b"new")]))
-    assert parked.result == call.result == SyncResult(error)
+    assert parked.result == call.result == sync_response(error)
     group = harness.group()
     assert (harness.state(), group.generation_id) == ("PreparingRebalance", 2)
     assert [member.assignment for member in group.members.values()] == [b"", b""]
@@ -100,8 +101,8 @@ def test_new_rebalance_starts_if_the_assignment_cannot_be_stored(error: ErrorCod
 def test_group_becomes_empty_even_if_that_cannot_be_stored(error: ErrorCode) -> None:
     harness = CoordinatorHarness()
     (member_id,) = harness.create_stable_group(1)
-    leave = partial(harness.coordinator.leave_group, "g", [(member_id, None)], harness.now_ms)
-    assert with_failing_appends(harness, error, leave) == (error, [])
+    leave = partial(harness.coordinator.leave_group, "g", identities([(member_id, None)]), harness.now_ms)
+    assert leave_errors(with_failing_appends(harness, error, leave)) == (error, [])
     assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
     assert harness.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     harness.fail_over()
@@ -139,9 +140,9 @@ def test_failed_append_rejects_all_partitions_of_a_commit(error: ErrorCode, has_
         harness.commit(member_id, 1, offset=3)
     before = contents(harness.group()) if has_group else None
     harness.advance(1)
-    offsets = [OffsetToCommit(topic="t", partition=index, offset=9, metadata="m" * 4096 * index) for index in range(3)]
-    commit = partial(harness.coordinator.offsets.commit, "g", generation_id, member_id, None, offsets, harness.now_ms)
-    assert with_failing_appends(harness, error, commit) == [error] * 3
+    offsets = [("t", index, 9, "m" * 4096 * index) for index in range(3)]
+    send = partial(commit, harness.coordinator, offsets, harness.now_ms, generation_id, member_id)
+    assert with_failing_appends(harness, error, send) == [error] * 3
     assert harness.committed() == (3 if has_group else None)
     if has_group:
         assert contents(harness.group()) == before

@@ -1,8 +1,8 @@
 """Committed offsets are stored, fetched and deleted. The checks of members are in `test_requests_in_each_state.py`."""
 
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import ErrorCode
+from tests.support.coordinator.commits import commit
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness
 from tests.support.subtests import subtest_for_each
 
@@ -26,7 +26,7 @@ def fetch_all(harness: CoordinatorHarness, group_id: str = "g") -> list[tuple[st
 
 def test_committed_offset_can_be_fetched() -> None:
     harness = CoordinatorHarness()
-    assert harness.commit(offset=7, leader_epoch=3, metadata="note") is NONE
+    assert harness.commit(offset=7, committed_leader_epoch=3, metadata="note") is NONE
     expected = CommittedOffset(offset=7, leader_epoch=3, metadata="note", commit_timestamp_ms=int(START_MS))
     assert fetch(harness, ("t", 0), ("t", 1), ("u", 0)) == [expected, None, None]
 
@@ -39,8 +39,9 @@ def test_defaults_of_a_commit() -> None:
 
 def test_timestamps_of_older_versions_are_kept() -> None:
     harness = CoordinatorHarness()
-    harness.commit(commit_timestamp_ms=5, expire_timestamp_ms=9)
-    assert fetch(harness, ("t", 0)) == [CommittedOffset(offset=1, commit_timestamp_ms=5, expire_timestamp_ms=9)]
+    harness.commit(commit_timestamp=5, retention_ms=9)
+    expected = CommittedOffset(offset=1, commit_timestamp_ms=5, expire_timestamp_ms=int(START_MS) + 9)
+    assert fetch(harness, ("t", 0)) == [expected]
 
 
 def test_last_commit_is_valid() -> None:
@@ -66,20 +67,15 @@ def test_metadata_size_is_counted_in_utf_16_units(metadata: str, error: ErrorCod
 
 def test_rejected_partition_does_not_affect_the_other_partitions_of_a_commit() -> None:
     harness = CoordinatorHarness()
-    offsets = [
-        OffsetToCommit(topic="t", partition=0, offset=1),
-        OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
-        OffsetToCommit(topic="u", partition=0, offset=3),
-    ]
-    errors = harness.coordinator.offsets.commit("g", -1, "", None, offsets, harness.now_ms)
+    offsets = [("t", 0, 1, ""), ("t", 1, 2, "m" * 4097), ("u", 0, 3, "")]
+    errors = commit(harness.coordinator, offsets, harness.now_ms)
     assert errors == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     assert fetch_all(harness) == [("t", 0, 1), ("u", 0, 3)]
 
 
 def test_error_of_the_request_is_repeated_for_each_partition() -> None:
     harness = CoordinatorHarness()
-    offsets = [OffsetToCommit(topic="t", partition=partition, offset=1) for partition in range(2)]
-    errors = harness.coordinator.offsets.commit("g", 1, "x", None, offsets, harness.now_ms)
+    errors = commit(harness.coordinator, [("t", 0, 1), ("t", 1, 1)], harness.now_ms, 1, "x")
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
@@ -97,7 +93,7 @@ def test_empty_group_id_is_legal_for_offsets_only() -> None:
     assert harness.committed(group_id="") == 1
     for error in (harness.heartbeat("x", 0, group_id=""), harness.join(group_id="").error):
         assert error is ErrorCode.INVALID_GROUP_ID
-    assert harness.coordinator.leave_group("", [], harness.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
+    assert harness.coordinator.leave_group("", [], harness.now_ms).error_code == ErrorCode.INVALID_GROUP_ID
     assert harness.coordinator.offsets.delete("", [])[0] is ErrorCode.INVALID_GROUP_ID
     assert harness.delete_group("") is NONE
 

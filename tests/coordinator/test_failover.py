@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from tests.support.coordinator.commits import commit
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,
     CoordinatorHarness,
-    SentRequest,
     protocols,
 )
+from tests.support.coordinator.group_messages import identities, join_response, leave_errors, sync_response
 from tests.support.subtests import subtest_for_each
 
 NONE = ErrorCode.NONE
@@ -41,7 +43,7 @@ def test_stable_group_continues() -> None:
     assert group.static_members == {"i": static}
     for member_id in (leader, follower, static):
         assert harness.heartbeat(member_id, 1) is NONE
-        assert harness.sync(member_id, 1).synced == SyncResult(NONE, "consumer", "range", member_id.encode())
+        assert harness.sync(member_id, 1).synced == sync_response(NONE, "consumer", "range", member_id.encode())
 
 
 @subtest_for_each("state", ["PreparingRebalance", "CompletingRebalance"])
@@ -233,38 +235,18 @@ def test_group_of_max_size_does_not_rebalance() -> None:
 # Requests without a leader of the partition
 
 
-def join(harness: CoordinatorHarness, group_id: str, **changes: Any) -> JoinResult:
-    fields: dict[str, Any] = {"member_id": "m", "session_timeout_ms": SESSION_MS} | changes
-    request = JoinGroup(
-        instance_id=None,
-        client_id="c",
-        client_host="/127.0.0.1",
-        rebalance_timeout_ms=REBALANCE_MS,
-        protocol_type="consumer",
-        protocols=TWO,
-        requires_member_id=True,
-        supports_skip_assignment=True,
-        **fields,
-    )
-    call = SentRequest()
-    harness.coordinator.join_group(group_id, request, call, harness.now_ms)
-    harness.settle()
-    return call.joined
+def join(harness: CoordinatorHarness, group_id: str, **changes: Any) -> JoinGroupResponse:
+    options: dict[str, Any] = {"member_id": "m", "two_step": True, "group_id": group_id, "protocols": TWO}
+    return harness.join(**options | changes).joined
 
 
-def sync(harness: CoordinatorHarness, group_id: str) -> SyncResult:
-    request = SyncGroup(
-        generation_id=1, member_id="m", instance_id=None, protocol_type=None, protocol_name=None, assignments=()
-    )
-    call = SentRequest()
-    harness.coordinator.sync_group(group_id, request, call, harness.now_ms)
-    harness.settle()
-    return call.synced
+def sync(harness: CoordinatorHarness, group_id: str) -> SyncGroupResponse:
+    return harness.sync("m", 1, group_id=group_id).synced
 
 
-def commit(harness: CoordinatorHarness, group_id: str, generation_id: int) -> list[ErrorCode]:
-    offsets = [OffsetToCommit(topic="t", partition=index, offset=1) for index in range(2)]
-    return harness.coordinator.offsets.commit(group_id, generation_id, "", None, offsets, harness.now_ms)
+def commit_two(harness: CoordinatorHarness, group_id: str, generation_id: int) -> list[ErrorCode]:
+    offsets = [("t", 0, 1), ("t", 1, 1)]
+    return commit(harness.coordinator, offsets, harness.now_ms, generation_id, group_id=group_id)
 
 
 Send = Callable[[CoordinatorHarness, str], object]
@@ -272,16 +254,16 @@ OUT_OF_BOUNDS = CoordinatorConfig().group_max_session_timeout_ms + 1
 INVALID = ErrorCode.INVALID_GROUP_ID
 REQUESTS: dict[str, tuple[Send, Callable[[ErrorCode], object]]] = {
     # Name: how to send the request, and its result with an error.
-    "JoinGroup": (join, lambda error: JoinResult(error)),
-    "JoinGroup of a new member": (lambda h, g: join(h, g, member_id=""), lambda error: JoinResult(error)),
-    "SyncGroup": (sync, lambda error: SyncResult(error)),
+    "JoinGroup": (join, join_response),
+    "JoinGroup of a new member": (lambda h, g: join(h, g, member_id=""), join_response),
+    "SyncGroup": (sync, sync_response),
     "Heartbeat": (lambda h, g: h.heartbeat("m", 1, group_id=g), lambda error: NONE if error is LOADING else error),
     "LeaveGroup": (
-        lambda h, g: h.coordinator.leave_group(g, [("m", None)], h.now_ms),
+        lambda h, g: leave_errors(h.coordinator.leave_group(g, identities([("m", None)]), h.now_ms)),
         lambda error: (error, []),
     ),
-    "OffsetCommit": (lambda h, g: commit(h, g, -1), lambda error: [error] * 2),
-    "OffsetCommit of a member": (lambda h, g: commit(h, g, 1), lambda error: [error] * 2),
+    "OffsetCommit": (lambda h, g: commit_two(h, g, -1), lambda error: [error] * 2),
+    "OffsetCommit of a member": (lambda h, g: commit_two(h, g, 1), lambda error: [error] * 2),
     "OffsetFetch": (lambda h, g: h.coordinator.offsets.fetch(g, [("t", 0)]), lambda error: (error, [])),
     "OffsetFetch of all": (lambda h, g: h.coordinator.offsets.fetch(g, None), lambda error: (error, [])),
     "OffsetDelete": (lambda h, g: h.coordinator.offsets.delete(g, [("t", 0)]), lambda error: (error, [])),
@@ -345,10 +327,11 @@ def test_faults_of_the_request_are_reported_before_loading() -> None:
     harness = CoordinatorHarness(offsets_topic_num_partitions=1)
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
-    assert join(harness, "").error is sync(harness, "").error is harness.heartbeat("m", 1, group_id="") is INVALID
-    assert harness.coordinator.leave_group("", [], harness.now_ms) == (INVALID, [])
+    assert join(harness, "").error_code == sync(harness, "").error_code == INVALID
+    assert harness.heartbeat("m", 1, group_id="") is INVALID
+    assert leave_errors(harness.coordinator.leave_group("", [], harness.now_ms)) == (INVALID, [])
     assert harness.coordinator.offsets.delete("", []) == (INVALID, [])
-    assert join(harness, "g", session_timeout_ms=OUT_OF_BOUNDS).error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert join(harness, "g", session_ms=OUT_OF_BOUNDS).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert harness.delete_group("") is LOADING
 
 

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from fakebroker.coordinator.api import JoinGroup, SyncGroup
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.group_history import (
     Change,
+    ChangedGroup,
     History,
     Moment,
     RecordedMoment,
@@ -18,11 +19,14 @@ from fakebroker.coordinator.history import MAX_MOMENTS, MAX_MOMENTS_OF_ONE, MAX_
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
+    RANGE,
     REBALANCE_MS,
     SESSION_MS,
     CoordinatorHarness,
     protocols,
 )
+from tests.support.coordinator.group_messages import offered
+from tests.support.group_requests import join_request, sync_request
 from tests.support.subtests import subtest_for_each
 
 A, B = "client-uuid1", "client-uuid2"
@@ -296,7 +300,7 @@ def test_moments_since_a_count() -> None:
     assert history.since("g", 9) == moments
 
 
-class RecordedGroup:
+class RecordedGroup(ChangedGroup):
     """A group with members whose changes are recorded."""
 
     def __init__(self, history: History, group_id: str, members: int = 1) -> None:
@@ -315,9 +319,6 @@ class RecordedGroup:
     def end_moment(self, now_ms: float) -> None:
         """Add nothing: `record` has added the moment."""
 
-    def forget_change(self) -> None:
-        self.pending_change = None
-
     def timers(self, *, with_members: bool) -> Timers:
         return ()
 
@@ -328,10 +329,13 @@ def test_the_moments_of_many_generations_are_limited_and_the_dropped_ones_are_co
     history = harness.history
     assert history is not None
     before, generations = len(harness.moments()), 10_000
+    nobody = OwnContext(9, "client", "/127.0.0.1")
+    join = join_request("g", member_id, session_timeout_ms=SESSION_MS, protocols=offered(RANGE))
     for _ in range(generations):
-        harness.coordinator.join_group("g", _leaders_join(member_id), None, harness.now_ms)
-        generation_id = harness.group().generation_id
-        harness.coordinator.sync_group("g", _leaders_sync(member_id, generation_id), None, harness.now_ms)
+        harness.coordinator.join_group(join, nobody, harness.now_ms)
+        harness.coordinator.sync_group(
+            sync_request(member_id, "g", harness.group().generation_id), nobody, harness.now_ms
+        )
         harness.now_ms += 1
     assert harness.group().generation_id == generations + 1
     kept = len(history)
@@ -346,32 +350,6 @@ def test_the_moments_of_many_generations_are_limited_and_the_dropped_ones_are_co
     assert history.count_of("g") == before + 3 * generations
     assert history.is_complete_since("g", dropped.count)
     assert not history.is_complete_since("g", dropped.count - 1)
-
-
-def _leaders_join(member_id: str) -> JoinGroup:
-    return JoinGroup(
-        member_id=member_id,
-        instance_id=None,
-        client_id="client",
-        client_host="/127.0.0.1",
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        protocol_type="consumer",
-        protocols=protocols("range"),
-        requires_member_id=False,
-        supports_skip_assignment=False,
-    )
-
-
-def _leaders_sync(member_id: str, generation_id: int) -> SyncGroup:
-    return SyncGroup(
-        member_id=member_id,
-        instance_id=None,
-        generation_id=generation_id,
-        protocol_type=None,
-        protocol_name=None,
-        assignments=(),
-    )
 
 
 def test_the_moments_of_large_groups_are_limited_by_their_members() -> None:

@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.group_coordinator import Coordinator
-from fakebroker.coordinator.group_records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
-from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.persistence import replay
+from fakebroker.coordinator.records import Record, TransactionEnd
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
 from fakebroker.protocol.releases import NEWEST
+from tests.support.coordinator.commits import commit
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
     REBALANCE_MS,
@@ -23,6 +28,7 @@ from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,
     protocols,
 )
+from tests.support.coordinator.records import group_record, group_value, offset_record, offset_value
 from tests.support.subtests import subtest_for_each
 
 PARTITION = partition_for("g", 50)
@@ -30,8 +36,8 @@ NOW_MS = int(START_MS)
 TWO = protocols("sticky", "range")
 
 
-def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
-    return CommittedOffset(offset=value, commit_timestamp_ms=timestamp_ms)
+def offset(value: int) -> OffsetCommitValue:
+    return offset_value(value, NOW_MS)
 
 
 def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
@@ -53,14 +59,14 @@ def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tupl
 )
 def test_join_that_creates_a_group_stores_an_empty_group(options: dict[str, Any]) -> None:
     harness = CoordinatorHarness()
-    empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
+    empty = group_record("g", group_value("", 0, NOW_MS))
     assert written(harness, lambda: harness.join(**options)) == [(empty,)]
     assert written(harness, lambda: harness.join(**options)) == []
 
 
 def test_join_without_delay_stores_an_empty_group() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
-    empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
+    empty = group_record("g", group_value("", 0, NOW_MS))
     assert written(harness, harness.join) == [(empty,)]
     assert harness.state() == "CompletingRebalance"
 
@@ -72,21 +78,27 @@ def test_sync_of_the_leader_stores_the_group() -> None:
     harness.advance(100)
     assert written(harness, lambda: harness.sync(static, 1)) == []
 
-    def member(member_id: str, instance_id: str | None, assignment: bytes) -> MemberValue:
-        times = (REBALANCE_MS, SESSION_MS)
-        return MemberValue(
-            member_id, instance_id, "client", "/127.0.0.1", *times, encode_subscription(["t"]), assignment
+    def member(member_id: str, instance_id: str | None, assignment: bytes) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=member_id,
+            group_instance_id=instance_id,
+            client_id="client",
+            client_host="/127.0.0.1",
+            rebalance_timeout=REBALANCE_MS,
+            session_timeout=SESSION_MS,
+            subscription=encode_subscription(["t"]),
+            assignment=assignment,
         )
 
     members = member(leader, None, b"a"), member(static, "i", b"")
-    value = GroupValue("consumer", 1, "sticky", leader, joined_ms, members)
+    value = group_value("consumer", 1, joined_ms, *members, protocol="sticky", leader=leader)
     sync = partial(harness.sync, leader, 1, [(leader, b"a"), ("unknown", b"?")])
-    assert written(harness, sync) == [(GroupRecord("g", value),)]
+    assert written(harness, sync) == [(group_record("g", value),)]
     assert written(harness, sync) == []
 
 
 def emptied(generation_id: int, timestamp_ms: float) -> list[tuple[Record, ...]]:
-    return [(GroupRecord("g", GroupValue("consumer", generation_id, None, None, int(timestamp_ms), ())),)]
+    return [(group_record("g", group_value("consumer", generation_id, int(timestamp_ms))),)]
 
 
 def test_leave_group_of_the_last_member_stores_an_empty_generation() -> None:
@@ -116,25 +128,28 @@ def test_static_replacement_without_rebalance_stores_the_group() -> None:
     harness = CoordinatorHarness()
     leader, old_id = harness.create_stable_group(1, static=("i",))
     ((record,),) = written(harness, lambda: harness.join(instance_id="i", protocols=protocols("range", metadata=b"?")))
-    assert isinstance(record, GroupRecord)
+    assert not isinstance(record, TransactionEnd)
+    assert isinstance(record.key, GroupMetadataKey)
     assert record.value is not None
-    assert (record.value.generation_id, record.value.leader) == (1, leader)
+    assert (record.value.generation, record.value.leader) == (1, leader)
     _, member = record.value.members
-    assert (member.member_id, member.instance_id, member.subscription) == ("i-uuid3", "i", b"?")
+    assert (member.member_id, member.group_instance_id, member.subscription) == ("i-uuid3", "i", b"?")
     assert member.assignment == old_id.encode()
 
 
 def test_commit_stores_accepted_offsets_in_one_batch() -> None:
     harness = CoordinatorHarness()
-    offsets = [
-        OffsetToCommit(topic="t", partition=0, offset=1),
-        OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
-        OffsetToCommit(topic="u", partition=0, offset=3, leader_epoch=4, metadata="m", expire_timestamp_ms=9),
-    ]
-    full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
-    assert written(harness, lambda: harness.coordinator.offsets.commit("g", -1, "", None, offsets, START_MS)) == [
-        (OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))
-    ]
+    offsets = [("t", 0, 1, "a"), ("t", 1, 2, "m" * 4097), ("u", 0, 3, "b")]
+    first, second = (
+        OffsetCommitValue(
+            offset=offset, leader_epoch=4, metadata=metadata, commit_timestamp=NOW_MS, expire_timestamp=NOW_MS + 9
+        )
+        for offset, metadata in ((1, "a"), (3, "b"))
+    )
+    assert written(
+        harness,
+        lambda: commit(harness.coordinator, offsets, START_MS, retention_ms=9, committed_leader_epoch=4),
+    ) == [(offset_record("g", "t", 0, first), offset_record("g", "u", 0, second))]
     assert written(harness, lambda: harness.commit(metadata="m" * 4097)) == []
 
 
@@ -143,7 +158,7 @@ def test_offset_delete_stores_tombstones_for_existing_offsets() -> None:
     for topic in "tu":
         harness.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
-    tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
+    tombstones = offset_record("g", "u", 0, None), offset_record("g", "t", 0, None)
     assert written(harness, lambda: harness.coordinator.offsets.delete("g", partitions)) == [tombstones]
     assert written(harness, lambda: harness.coordinator.offsets.delete("g", partitions)) == []
 
@@ -156,8 +171,8 @@ def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:
     harness.batches.clear()
     harness.coordinator.offsets.delete_topic("t")
     assert harness.batches == [
-        (PARTITION, (OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 3, None))),
-        (47, (OffsetRecord("a", "t", 1, None), OffsetRecord("group", "t", 2, None))),
+        (PARTITION, (offset_record("g", "t", 0, None), offset_record("g", "t", 3, None))),
+        (47, (offset_record("a", "t", 1, None), offset_record("group", "t", 2, None))),
     ]
 
 
@@ -165,7 +180,7 @@ def test_deleted_group_stores_tombstones_for_its_offsets_and_then_the_group() ->
     harness = CoordinatorHarness()
     for partition in range(2):
         harness.commit(partition=partition)
-    tombstones = OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)
+    tombstones = offset_record("g", "t", 0, None), offset_record("g", "t", 1, None), group_record("g", None)
     assert written(harness, lambda: harness.delete_group()) == [tombstones]
 
 
@@ -189,44 +204,44 @@ def test_rebalance_without_the_leaders_sync_stores_nothing() -> None:
 # Restored groups
 
 
-def group_value(generation_id: int) -> GroupValue:
-    return GroupValue("consumer", generation_id, None, None, NOW_MS, ())
+def consumers(generation: int) -> GroupMetadataValue:
+    return group_value("consumer", generation, NOW_MS)
 
 
-COMMITTED, DELETED = OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "t", 0, None)
-SIMPLE = GroupValue("", 0, None, None, -1, ())
-REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]] = [
+COMMITTED, DELETED = offset_record("g", "t", 0, offset(1)), offset_record("g", "t", 0, None)
+SIMPLE = group_value("", 0, -1)
+REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupMetadataValue, list[int]]]]] = [
     ("no records", [], []),
-    ("a group", [GroupRecord("g", group_value(1))], [("g", group_value(1), [])]),
+    ("a group", [group_record("g", consumers(1))], [("g", consumers(1), [])]),
     (
         "the last value is valid",
-        [GroupRecord("g", group_value(2)), GroupRecord("g", group_value(1))],
-        [("g", group_value(1), [])],
+        [group_record("g", consumers(2)), group_record("g", consumers(1))],
+        [("g", consumers(1), [])],
     ),
     ("offsets without a group record are a simple group", [COMMITTED], [("g", SIMPLE, [1])]),
-    ("the last offset is valid", [OffsetRecord("g", "t", 0, offset(5)), COMMITTED], [("g", SIMPLE, [1])]),
+    ("the last offset is valid", [offset_record("g", "t", 0, offset(5)), COMMITTED], [("g", SIMPLE, [1])]),
     ("a simple group remains without its offsets", [COMMITTED, DELETED], [("g", SIMPLE, [])]),
     ("a tombstone of an offset creates no group", [DELETED], []),
-    ("offsets before the group", [COMMITTED, GroupRecord("g", group_value(3))], [("g", group_value(3), [1])]),
-    ("offsets after the group", [GroupRecord("g", group_value(3)), COMMITTED], [("g", group_value(3), [1])]),
-    ("a deleted group", [COMMITTED, GroupRecord("g", group_value(3)), DELETED, GroupRecord("g", None)], []),
-    ("a deleted group with an offset that was not deleted", [COMMITTED, GroupRecord("g", None)], []),
-    ("a tombstone of a missing group", [GroupRecord("g", None)], []),
+    ("offsets before the group", [COMMITTED, group_record("g", consumers(3))], [("g", consumers(3), [1])]),
+    ("offsets after the group", [group_record("g", consumers(3)), COMMITTED], [("g", consumers(3), [1])]),
+    ("a deleted group", [COMMITTED, group_record("g", consumers(3)), DELETED, group_record("g", None)], []),
+    ("a deleted group with an offset that was not deleted", [COMMITTED, group_record("g", None)], []),
+    ("a tombstone of a missing group", [group_record("g", None)], []),
     (
         "a deleted group with new offsets",
-        [GroupRecord("g", group_value(9)), GroupRecord("g", None), COMMITTED],
+        [group_record("g", consumers(9)), group_record("g", None), COMMITTED],
         [("g", SIMPLE, [1])],
     ),
     (
         "two groups",
-        [OffsetRecord("h", "t", 0, offset(7)), COMMITTED, OffsetRecord("h", "t", 0, offset(8))],
+        [offset_record("h", "t", 0, offset(7)), COMMITTED, offset_record("h", "t", 0, offset(8))],
         [("h", SIMPLE, [8]), ("g", SIMPLE, [1])],
     ),
 ]
 
 
 @subtest_for_each(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
-def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
+def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupMetadataValue, list[int]]]) -> None:
     replayed = replay(records, 0, NEWEST)
     assert [
         (group_id, value, [committed.offset for _, _, committed in offsets])

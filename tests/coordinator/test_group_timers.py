@@ -2,8 +2,9 @@
 
 from math import inf
 
-from fakebroker.coordinator.group_records import GroupRecord
+from fakebroker.coordinator.records import CoordinatorRecord
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey
 from tests.support.coordinator.coordinator_harness import (
     REBALANCE_MS,
     SESSION_MS,
@@ -314,8 +315,9 @@ def test_groups_with_the_same_deadline_expire_in_order_of_creation() -> None:
             harness.heartbeat(members[group_id], 1, group_id=group_id)
     harness.batches.clear()
     harness.advance(SESSION_MS)
-    stored = [record.group_id for _, (record,) in harness.batches if isinstance(record, GroupRecord)]
-    assert stored == ["elder", "younger"]
+    stored = [record.key for _, (record,) in harness.batches if isinstance(record, CoordinatorRecord)]
+    groups = [key.group for key in stored if isinstance(key, GroupMetadataKey)]
+    assert groups == ["elder", "younger"]
 
 
 def test_suspended_session_does_not_expire_until_the_keeper_resumes_it() -> None:

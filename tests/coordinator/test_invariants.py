@@ -8,14 +8,15 @@ from math import inf
 
 import pytest
 
-from fakebroker.coordinator.api import JoinGroup
-from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance, WaitingJoin
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import TRANSITIONS, GroupState
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.invariants import InvariantError, StepChecker, check
 from fakebroker.coordinator.snapshot_dict import SnapshotDict
+from fakebroker.proposals.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.proposals.batch_join.expected_instances import ExpectedInstance, WaitingJoin
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
+from tests.support.group_requests import join_request
 from tests.support.subtests import subtest_for_each
 
 LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
@@ -62,19 +63,7 @@ def park_too_many_joins(group: Group) -> None:
 
 
 def waiting_join(member_id: str) -> WaitingJoin:
-    request = JoinGroup(
-        member_id=member_id,
-        instance_id=None,
-        client_id="c",
-        client_host="h",
-        session_timeout_ms=1,
-        rebalance_timeout_ms=1,
-        protocol_type="consumer",
-        protocols=(),
-        requires_member_id=False,
-        supports_skip_assignment=False,
-    )
-    return WaitingJoin(request, None, "")
+    return WaitingJoin(join_request(member_id=member_id), OwnContext(9, "", ""), "")
 
 
 def park_a_waiting_join(group: Group) -> None:

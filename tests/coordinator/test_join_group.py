@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fakebroker.coordinator.api import JoinedMember, JoinResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.coordinator_harness import (
@@ -12,6 +11,7 @@ from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,
     protocols,
 )
+from tests.support.coordinator.group_messages import join_response, joined_member
 from tests.support.subtests import subtest_for_each
 
 CHANGED = protocols("range", "roundrobin")
@@ -28,13 +28,13 @@ def test_only_the_leader_gets_the_members() -> None:
     static = harness.join(instance_id="i")
     harness.advance(2 * DELAY_MS)
     members = (
-        JoinedMember("a-uuid1", None, META),
-        JoinedMember("b-uuid2", None, b"own"),
-        JoinedMember("i-uuid3", "i", META),
+        joined_member("a-uuid1", None, META),
+        joined_member("b-uuid2", None, b"own"),
+        joined_member("i-uuid3", "i", META),
     )
-    assert first.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "a-uuid1", members)
-    assert second.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "b-uuid2")
-    assert static.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "i-uuid3")
+    assert first.result == join_response(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "a-uuid1", members)
+    assert second.result == join_response(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "b-uuid2")
+    assert static.result == join_response(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "i-uuid3")
 
 
 def test_unchanged_rejoin_is_answered_at_once() -> None:
@@ -45,11 +45,11 @@ def test_unchanged_rejoin_is_answered_at_once() -> None:
         assert (joined.generation_id, joined.leader, joined.member_id) == (1, leader, member_id)
         assert [member.member_id for member in joined.members] == ([leader, follower] if member_id == leader else [])
     harness.sync_all([leader, follower])
-    assert harness.join(follower).result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", leader, follower)
+    assert harness.join(follower).result == join_response(ErrorCode.NONE, 1, "consumer", "range", leader, follower)
 
 
 def test_new_dynamic_member_gets_member_id_required() -> None:
-    assert CoordinatorHarness().join(two_step=True).result == JoinResult(
+    assert CoordinatorHarness().join(two_step=True).result == join_response(
         ErrorCode.MEMBER_ID_REQUIRED, member_id="client-uuid1"
     )
 
@@ -58,10 +58,10 @@ def test_new_dynamic_member_gets_member_id_required() -> None:
 def test_rejected_joins_return_the_member_id_and_create_no_group(member_id: str) -> None:
     harness = CoordinatorHarness()
     call = harness.join(member_id, group_id="")
-    assert call.result == JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=member_id)
+    assert call.result == join_response(ErrorCode.INVALID_GROUP_ID, member_id=member_id)
     for session_ms in (5_999, 1_800_001):
         call = harness.join(member_id, session_ms=session_ms)
-        assert call.result == JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
+        assert call.result == join_response(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
     assert harness.state() == "-"
 
 
@@ -74,10 +74,10 @@ def test_rejections_by_the_group_return_the_member_id() -> None:
     harness = CoordinatorHarness()
     _, follower = harness.create_stable_group(1, static=("i",))
     inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.join("x").result == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id="x")
-    assert harness.join("x", instance_id="i").result == JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id="x")
-    assert harness.join(follower, protocols=()).result == JoinResult(inconsistent, member_id=follower)
-    assert harness.join(protocols=protocols("x")).result == JoinResult(inconsistent)
+    assert harness.join("x").result == join_response(ErrorCode.UNKNOWN_MEMBER_ID, member_id="x")
+    assert harness.join("x", instance_id="i").result == join_response(ErrorCode.FENCED_INSTANCE_ID, member_id="x")
+    assert harness.join(follower, protocols=()).result == join_response(inconsistent, member_id=follower)
+    assert harness.join(protocols=protocols("x")).result == join_response(inconsistent)
 
 
 @subtest_for_each("options", [{"protocol_type": ""}, {"protocols": ()}])
@@ -179,7 +179,7 @@ def test_full_group_rejects_joins_and_drops_their_pending_ids() -> None:
     pending_id = harness.request_member_id(session_ms=60_000)
     harness.create_stable_group(2)
     for member_id in (pending_id, "x", ""):
-        assert harness.join(member_id).result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        assert harness.join(member_id).result == join_response(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert harness.group().pending_members == {}
     assert harness.state() == "Stable"
 
@@ -199,7 +199,7 @@ def test_in_a_rebalance_the_first_joins_get_the_places() -> None:
     newcomer = harness.join()
     again = harness.join(first)
     assert again.is_parked
-    assert harness.join(second).result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert harness.join(second).result == join_response(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert second not in harness.group().members
     # All members have joined now, but as in Kafka the join phase only ends when the join timer expires.
     assert newcomer.is_parked
@@ -217,5 +217,5 @@ def test_member_of_a_full_group_can_rejoin() -> None:
 def test_static_member_without_its_id_cannot_rejoin_a_full_group() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     harness.create_stable_group(1, static=("i",))
-    assert harness.join(instance_id="i").result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert harness.join(instance_id="i").result == join_response(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert "i" in harness.group().static_members

@@ -1,10 +1,10 @@
 """The groups of the partitions that a coordinator leads, and the end of these groups when it resigns a partition."""
 
-from fakebroker.coordinator.api import JoinResult, SyncResult
 from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness
+from tests.support.coordinator.group_messages import join_response, sync_response
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 PARTITION = partition_for("g", 50)
@@ -16,8 +16,8 @@ def test_parked_joins_get_not_coordinator_with_their_member_ids() -> None:
     harness.coordinator.resign(PARTITION, harness.now_ms)
     harness.settle()
     assert [call.result for call in calls] == [
-        JoinResult(NOT_COORDINATOR, member_id="a-uuid1"),
-        JoinResult(NOT_COORDINATOR, member_id="b-uuid2"),
+        join_response(NOT_COORDINATOR, member_id="a-uuid1"),
+        join_response(NOT_COORDINATOR, member_id="b-uuid2"),
     ]
 
 
@@ -27,7 +27,7 @@ def test_parked_syncs_get_not_coordinator() -> None:
     call = harness.sync(follower, 1)
     harness.coordinator.resign(PARTITION, harness.now_ms)
     harness.settle()
-    assert call.result == SyncResult(NOT_COORDINATOR)
+    assert call.result == sync_response(NOT_COORDINATOR)
 
 
 def test_resign_drops_the_groups_of_one_partition() -> None:

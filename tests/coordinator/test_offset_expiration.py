@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from fakebroker.coordinator.group_records import GroupRecord, GroupValue, OffsetRecord, Record
+from fakebroker.coordinator.records import Record
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
+from tests.support.coordinator.records import group_record, group_value, offset_record
 from tests.support.subtests import subtest_for_each
 
 CHECK_MS = 600_000
 RETENTION_MS = 2 * CHECK_MS
 LONG_TIMEOUTS: dict[str, Any] = {"session_ms": 1_800_000, "rebalance_ms": 2**31 - 1}
-OFFSET_TOMBSTONE = OffsetRecord("g", "t", 0, None)
-OTHER_OFFSET_TOMBSTONE = OffsetRecord("g", "u", 0, None)
-GROUP_TOMBSTONE = GroupRecord("g", None)
+OFFSET_TOMBSTONE = offset_record("g", "t", 0, None)
+OTHER_OFFSET_TOMBSTONE = offset_record("g", "u", 0, None)
+GROUP_TOMBSTONE = group_record("g", None)
 
 Start = Callable[[], CoordinatorHarness]
 
@@ -87,22 +88,22 @@ NEVER = 0
 ROWS: list[tuple[str, Start, int, tuple[Record, ...]]] = [
     # Description, setup, the check at which the offset expires (1 is the first after the start), the records.
     ("simple group", simple(), 2, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
-    ("commit with a timestamp", simple(commit_timestamp_ms=START - CHECK_MS), 1, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
+    ("commit with a timestamp", simple(commit_timestamp=START - CHECK_MS), 1, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
     (
         "commit with an early expiry",
-        simple(expire_timestamp_ms=START + CHECK_MS),
+        simple(retention_ms=CHECK_MS),
         1,
         (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
     ),
     (
         "commit with an expiry just after a check",
-        simple(expire_timestamp_ms=START + CHECK_MS + 1),
+        simple(retention_ms=CHECK_MS + 1),
         2,
         (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
     ),
     (
         "commit with a late expiry",
-        simple(expire_timestamp_ms=START + 5 * CHECK_MS),
+        simple(retention_ms=5 * CHECK_MS),
         5,
         (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
     ),
@@ -139,7 +140,7 @@ def test_tombstones_of_all_groups_of_a_partition_are_one_batch() -> None:
     for group_id in ("a", "group", "g"):  # The first two share a partition.
         harness.commit(group_id=group_id)
     harness.advance(RETENTION_MS)
-    tombstones = {i: (OffsetRecord(i, "t", 0, None), GroupRecord(i, None)) for i in ("a", "group", "g")}
+    tombstones = {i: (offset_record(i, "t", 0, None), group_record(i, None)) for i in ("a", "group", "g")}
     assert [batch for _, batch in harness.batches[3:]] == [tombstones["a"] + tombstones["group"], tombstones["g"]]
     assert harness.coordinator.queue.next_deadline() is None
 
@@ -176,7 +177,7 @@ def test_intervals_of_checks_start_at_loading_but_retention_does_not() -> None:
 
 def test_intervals_of_checks_start_over_when_a_partition_is_led_again() -> None:
     harness = new_harness()
-    harness.commit(expire_timestamp_ms=START + CHECK_MS)
+    harness.commit(retention_ms=CHECK_MS)
     (partition,) = [index for index, _ in harness.batches]
     harness.advance(CHECK_MS / 2)
     harness.coordinator.resign(partition, harness.now_ms)
@@ -192,7 +193,7 @@ def test_retention_counts_from_the_commit_if_the_time_of_the_transition_is_unkno
     harness = new_harness()
     harness.commit()
     ((partition, (record,)),) = harness.batches
-    group = GroupRecord("g", GroupValue("consumer", 5, None, None, -1, ()))
+    group = group_record("g", group_value("consumer", 5, -1))
     harness.batches = [(partition, (group, record))]
     harness.fail_over()
     harness.advance(RETENTION_MS - 1)
@@ -216,7 +217,7 @@ def test_check_whose_append_fails_is_repeated_after_an_interval() -> None:
 
 def test_late_check_does_not_shift_later_ones() -> None:
     harness = new_harness()
-    harness.commit(expire_timestamp_ms=START + 2 * CHECK_MS)
+    harness.commit(retention_ms=2 * CHECK_MS)
     harness.advance_in_one_tick(1.5 * CHECK_MS)
     assert harness.coordinator.queue.next_deadline() == START_MS + 2 * CHECK_MS
 

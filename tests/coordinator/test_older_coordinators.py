@@ -35,7 +35,7 @@ def test_member_id_in_a_join_rejected_with_not_coordinator(is_before: bool) -> N
     for partition in harness.partitions:
         harness.coordinator.resign(partition, harness.now_ms)
     refused = harness.join("m").joined
-    assert (refused.error, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "m" if is_before else "")
+    assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "m" if is_before else "")
 
 
 @with_both

@@ -2,16 +2,11 @@
 
 from collections.abc import Callable
 
-from fakebroker.coordinator.group_records import (
-    GroupRecord,
-    OffsetRecord,
-    PendingOffsetRecord,
-    TransactionEnd,
-)
-from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.pending_offsets import PendingOffsets
+from fakebroker.coordinator.records import TransactionEnd
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
+from tests.support.coordinator.records import group_record, offset_record, offset_value, pending_record
 
 NONE = ErrorCode.NONE
 
@@ -53,9 +48,9 @@ def test_the_log_of_a_transaction() -> None:
     harness = CoordinatorHarness()
     harness.commit_in_transaction(7, offset=10)
     harness.end_transaction(7)
-    stored = CommittedOffset(offset=10, commit_timestamp_ms=int(harness.now_ms))
+    stored = offset_value(10, int(harness.now_ms))
     assert [batch for _, batch in harness.batches] == [
-        (PendingOffsetRecord("g", "t", 0, stored, 7, 0),),
+        (pending_record("g", "t", 0, stored, 7),),
         (TransactionEnd(7, 0, True, 0),),
     ]
 
@@ -93,7 +88,7 @@ def test_tombstones_of_offsets_that_are_only_pending() -> None:
         harness = CoordinatorHarness()
         harness.commit_in_transaction(offset=5)
         delete(harness)
-        assert harness.batches[-1][1][0] == OffsetRecord("g", "t", 0, None)
+        assert harness.batches[-1][1][0] == offset_record("g", "t", 0, None)
         assert len(harness.batches[-1][1]) == count
         assert not harness.coordinator.offsets.has_pending
 
@@ -105,7 +100,7 @@ def test_one_tombstone_for_a_stored_and_several_pending_offsets() -> None:
         harness.commit_in_transaction(producer_id, offset=5)
     harness.commit_in_transaction(1, offset=5, partition=1)
     harness.delete_group()
-    tombstones = [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)]
+    tombstones = [offset_record("g", "t", 0, None), offset_record("g", "t", 1, None), group_record("g", None)]
     assert list(harness.batches[-1][1]) == tombstones
     assert not harness.coordinator.offsets.has_pending
 
@@ -113,15 +108,15 @@ def test_one_tombstone_for_a_stored_and_several_pending_offsets() -> None:
 def test_the_state_is_empty_when_nothing_is_pending() -> None:
     """Whatever order producers, groups and partitions are dropped in."""
     pending = PendingOffsets()
-    value = CommittedOffset(offset=1, commit_timestamp_ms=0)
+    value = offset_value(1)
     for group_id, index, producer_id in (("g", 0, 1), ("g", 0, 2), ("g", 1, 1), ("h", 0, 1), ("i", 0, 2)):
-        pending.add(PendingOffsetRecord(group_id, "t", index, value, producer_id, 0))
+        pending.add(pending_record(group_id, "t", index, value, producer_id))
     assert pending.end(3, is_commit=True) == []
-    pending.apply(OffsetRecord("g", "t", 0, None))
-    pending.apply(OffsetRecord("g", "unknown", 0, None))
+    pending.apply(offset_record("g", "t", 0, None))
+    pending.apply(offset_record("g", "unknown", 0, None))
     pending.drop_group("h")
     pending.drop_group("unknown")
-    assert [(each.group_id, each.partition) for each in pending.end(1, is_commit=True)] == [("g", 1)]
+    assert [(each.key.group, each.key.partition) for each in pending.end(1, is_commit=True)] == [("g", 1)]
     assert pending
     assert pending.end(2, is_commit=False) == []
     assert not pending

@@ -92,7 +92,7 @@ def test_held_group_without_members_becomes_empty_at_the_release() -> None:
     harness.release()
     assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
     assert harness.last_group_record.value is not None
-    assert harness.last_group_record.value.members == ()
+    assert harness.last_group_record.value.members == []
 
 
 def test_held_group_without_members_accepts_new_members() -> None:
@@ -319,7 +319,7 @@ def test_group_becomes_empty_when_the_last_member_is_evicted() -> None:
     harness.evict(member_id)
     assert harness.state() == "Empty"
     assert harness.last_group_record.value is not None
-    assert harness.last_group_record.value.generation_id == 2
+    assert harness.last_group_record.value.generation == 2
 
 
 def test_parked_join_of_an_evicted_member_gets_unknown_member_id() -> None:

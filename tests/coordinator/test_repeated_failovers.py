@@ -11,20 +11,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import astuple
 
-from fakebroker.coordinator.api import Answer
 from fakebroker.coordinator.classic.states import DEAD, GroupState
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_coordinator import Coordinator
-from fakebroker.coordinator.group_records import (
-    KeyedRecord,
-    OffsetRecord,
-    PendingOffsetRecord,
-    Record,
-    TransactionEnd,
-)
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import Record, TransactionalRecord, TransactionEnd, group_of
 from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.schema import Message
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 from tests.support.coordinator.group_state_machine import GROUP_IDS, OFFERS, RETENTION_MS, GroupStateMachine
 from tests.support.coordinator.surviving_state import SurvivingState
@@ -34,6 +30,11 @@ PARTITIONS = 50
 MOVED = sorted({partition_for(group_id, PARTITIONS) for group_id in GROUP_IDS})
 
 
+def group_id_of(first: Any) -> str:
+    """Return the group of a request by its first argument: a group id, or a message."""
+    return first if isinstance(first, str) else first.group_id
+
+
 class OffsetsPair:
     """The offsets of two coordinators: requests for a group are passed to the leader of its partition."""
 
@@ -41,8 +42,9 @@ class OffsetsPair:
         self._leader = leader
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def request(group_id: str, *arguments: Any) -> Any:
-            return getattr(self._leader(partition_for(group_id, PARTITIONS)).offsets, name)(group_id, *arguments)
+        def request(first: Any, *arguments: Any, **options: Any) -> Any:
+            partition = partition_for(group_id_of(first), PARTITIONS)
+            return getattr(self._leader(partition).offsets, name)(first, *arguments, **options)
 
         return request
 
@@ -63,29 +65,23 @@ class CoordinatorPair:
         return self.both[self.leader_of[partition]]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def request(group_id: str, *arguments: Any) -> Any:
-            return getattr(self.leader(partition_for(group_id, PARTITIONS)), name)(group_id, *arguments)
+        def request(first: Any, *arguments: Any) -> Any:
+            return getattr(self.leader(partition_for(group_id_of(first), PARTITIONS)), name)(first, *arguments)
 
         return request
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[tuple[RequestContext, Message]]:
         return [answer for one in self.both for answer in one.answers]
 
     @answers.setter
-    def answers(self, answers: list[Answer]) -> None:
+    def answers(self, answers: list[tuple[RequestContext, Message]]) -> None:
         for one in self.both:
             one.answers = list(answers)
 
     @property
     def queue(self) -> TimerQueue[Any]:
         return self.both[0].queue
-
-
-def key_of(record: KeyedRecord) -> tuple[object, ...]:
-    if isinstance(record, OffsetRecord | PendingOffsetRecord):
-        return record.group_id, record.topic, record.partition
-    return (record.group_id,)
 
 
 class RandomHistory:
@@ -122,7 +118,7 @@ class RandomHistory:
         assert all(self.pair.both[old].error_for(group.group_id) is ErrorCode.NOT_COORDINATOR for group in groups)
         loaded = [group for group in self.pair.groups.classic.values() if group.partition == partition]
         records = [each for each in harness.records(partition) if not isinstance(each, TransactionEnd)]
-        stored = {each.group_id for each in records if each.value is not None}
+        stored = {group_of(each) for each in records if each.value is not None}
         ids = [group.group_id for group in groups if group.group_id in stored]
         # Compaction removes groups that only had offsets in transactions that were aborted, as in Kafka.
         assert {group.group_id for group in groups} - stored <= survivors.transactional
@@ -145,7 +141,7 @@ class RandomHistory:
         for index, record in reversed(list(enumerate(records))):
             if isinstance(record, TransactionEnd):
                 ends[record.producer_id] = record.is_commit
-            elif isinstance(record, PendingOffsetRecord):
+            elif isinstance(record, TransactionalRecord):
                 outcomes[index] = ends.get(record.producer_id)
         first_open = min((index for index, is_commit in outcomes.items() if is_commit is None), default=len(records))
         last: dict[tuple[object, ...], Record] = {}
@@ -153,7 +149,7 @@ class RandomHistory:
             if outcomes.get(index) is False and index < first_open:
                 continue
             is_kept = index >= first_open or isinstance(record, TransactionEnd)
-            key = (index,) if is_kept or isinstance(record, TransactionEnd) else key_of(record)
+            key = (index,) if is_kept or isinstance(record, TransactionEnd) else astuple(record.key)
             last.pop(key, None)
             last[key] = record
         others = [(index, batch) for index, batch in self.harness.batches if index != partition]

@@ -1,6 +1,5 @@
 """Static members (KIP-345): their replacement, fencing of the former id, and how long they stay members."""
 
-from fakebroker.coordinator.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.coordinator_harness import (
@@ -10,6 +9,7 @@ from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,
     protocols,
 )
+from tests.support.coordinator.group_messages import join_response, sync_response
 from tests.support.subtests import subtest_for_each
 
 # Replaced in Stable
@@ -20,7 +20,7 @@ def test_replaced_follower_gets_the_leader_id(skip: bool) -> None:
     harness = CoordinatorHarness()
     leader, _ = harness.create_stable_group(1, static=("i",))
     call = harness.join(instance_id="i", skip=skip)
-    assert call.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", leader, "i-uuid3")
+    assert call.result == join_response(ErrorCode.NONE, 1, "consumer", "range", leader, "i-uuid3")
     assert harness.state() == "Stable"
 
 
@@ -29,7 +29,10 @@ def test_replaced_leader_with_skip_assignment_gets_the_members() -> None:
     old, follower = harness.create_stable_group(0, static=("i", "j"))
     joined = harness.join(instance_id="i").joined
     assert (joined.leader, joined.member_id, joined.skip_assignment) == ("i-uuid3", "i-uuid3", True)
-    assert [(member.member_id, member.instance_id) for member in joined.members] == [(follower, "j"), ("i-uuid3", "i")]
+    assert [(member.member_id, member.group_instance_id) for member in joined.members] == [
+        (follower, "j"),
+        ("i-uuid3", "i"),
+    ]
     assert harness.group().leader_id == "i-uuid3"
     assert harness.sync("i-uuid3", 1).synced.assignment == old.encode()
 
@@ -38,7 +41,7 @@ def test_replaced_leader_without_skip_assignment_gets_its_former_id() -> None:
     harness = CoordinatorHarness()
     old, _ = harness.create_stable_group(0, static=("i", "j"))
     call = harness.join(instance_id="i", skip=False)
-    assert call.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", old, "i-uuid3")
+    assert call.result == join_response(ErrorCode.NONE, 1, "consumer", "range", old, "i-uuid3")
     assert harness.group().leader_id == "i-uuid3"
 
 
@@ -103,8 +106,8 @@ def test_replacement_in_completing_rebalance_starts_a_rebalance() -> None:
     _, follower, old = harness.create_completing_group(2, static=("i",))
     fenced, waiting = harness.sync(old, 1), harness.sync(follower, 1)
     call = harness.join(instance_id="i")
-    assert fenced.result == SyncResult(ErrorCode.FENCED_INSTANCE_ID)
-    assert waiting.result == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert fenced.result == sync_response(ErrorCode.FENCED_INSTANCE_ID)
+    assert waiting.result == sync_response(ErrorCode.REBALANCE_IN_PROGRESS)
     assert call.is_parked
     assert harness.state() == "PreparingRebalance"
 
@@ -114,7 +117,7 @@ def test_replacement_in_preparing_rebalance_fences_the_parked_join() -> None:
     leader, old = harness.create_stable_group(1, static=("i",))
     fenced = harness.join(old, protocols=protocols("range", "sticky"))
     call = harness.join(instance_id="i")
-    assert fenced.result == JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old)
+    assert fenced.result == join_response(ErrorCode.FENCED_INSTANCE_ID, member_id=old)
     assert call.is_parked
     harness.join(leader)
     assert call.joined.generation_id == 2

@@ -1,14 +1,15 @@
 """SyncGroup: assignments sent by the leader and returned to members."""
 
-from fakebroker.coordinator.api import SyncResult
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
+from tests.support.coordinator.group_messages import sync_response
 
 CHANGED = protocols("range", "roundrobin")
 
 
-def assigned(assignment: bytes) -> SyncResult:
-    return SyncResult(ErrorCode.NONE, "consumer", "range", assignment)
+def assigned(assignment: bytes) -> SyncGroupResponse:
+    return sync_response(ErrorCode.NONE, "consumer", "range", assignment)
 
 
 def test_parked_syncs_are_answered_with_the_leaders_in_order_of_arrival() -> None:
@@ -74,8 +75,8 @@ def test_new_rebalance_answers_parked_syncs() -> None:
     leader, follower = harness.create_completing_group()
     parked = harness.sync(follower, 1)
     harness.join()
-    assert parked.result == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert harness.sync(leader, 1).result == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert parked.result == sync_response(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert harness.sync(leader, 1).result == sync_response(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_assignments_are_cleared_if_the_leader_has_not_synced() -> None:
@@ -93,10 +94,10 @@ def test_protocol_type_and_name_have_to_match_if_given() -> None:
     harness = CoordinatorHarness()
     leader, follower = harness.create_completing_group()
     assert harness.sync(follower, 1, protocol_type="consumer", protocol_name="range").is_parked
-    inconsistent = SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    inconsistent = sync_response(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert harness.sync(leader, 1, protocol_type="connect", protocol_name="range").result == inconsistent
     assert harness.sync(leader, 1, protocol_type="consumer", protocol_name="sticky").result == inconsistent
 
 
 def test_empty_group_id_is_rejected() -> None:
-    assert CoordinatorHarness().sync("x", 1, group_id="").result == SyncResult(ErrorCode.INVALID_GROUP_ID)
+    assert CoordinatorHarness().sync("x", 1, group_id="").result == sync_response(ErrorCode.INVALID_GROUP_ID)

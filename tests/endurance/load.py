@@ -46,11 +46,11 @@ def clients(loop: Loop, name: str, seed: int) -> Iterator[tuple[Client, str]]:
     process = int(name)
     for number in range(GROUPS):
         classic = ClassicGroup(GroupOffsets(loop, f"classic-{name}-{number}", "orders"), range(PARTITIONS))
-        modern = ConsumerGroup(GroupOffsets(loop, f"consumer-{name}-{number}", "orders"))
+        consumer = ConsumerGroup(GroupOffsets(loop, f"consumer-{name}-{number}", "orders"))
         for member in range(MEMBERS):
             client_id = f"member-{member}"
             yield classic_member(loop, classic, f"{seed} {name} classic {number} {member}"), client_id
-            yield consumer_member(loop, modern, f"{seed} {name} consumer {number} {member}"), client_id
+            yield consumer_member(loop, consumer, f"{seed} {name} consumer {number} {member}"), client_id
     for number in range(PRODUCERS):
         partition = process * PRODUCERS + number
         yield idempotent_producer(loop, "log", partition, f"{seed} {name} producer {number}"), "producer"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.request_path import RequestPath
 from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.protocol.consumer_protocol import encode_assignment
 from fakebroker.protocol.records import RecordBatch
@@ -121,15 +121,15 @@ def test_an_internal_error_of_the_control_api_is_noticed(monkeypatch: pytest.Mon
 
 def test_a_request_that_changes_another_group_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     seed = next(iter(cluster_frames.seeds()))  # Before, because it is recorded from a cluster.
-    handle = Cluster.handle
+    handle = RequestPath.handle
 
-    def damage(cluster: Cluster, call: Call, now_ms: float) -> bool:
+    def damage(path: RequestPath, call: Call, now_ms: float) -> bool:
         if call.client_id != "other":
-            for broker in cluster.brokers.values():
+            for broker in path._cluster.brokers.values():
                 for group in [*broker.coordinator.groups.classic.values()]:
                     broker.coordinator.groups.drop(group, "a defect", now_ms)
-        return handle(cluster, call, now_ms)
+        return handle(path, call, now_ms)
 
-    monkeypatch.setattr(Cluster, "handle", damage)
+    monkeypatch.setattr(RequestPath, "handle", damage)
     with pytest.raises(AssertionError, match="another group"):
         cluster_frames.run(seed)

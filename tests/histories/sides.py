@@ -38,8 +38,9 @@ _APPLIED_S = 0.05
 """After this time a broker has applied what the controller, or another thread, has decided."""
 _CONCURRENT_TRANSACTIONS = 51
 """InitProducerId returns it when it has begun to abort a transaction."""
-ENDLESS_S = 5
-"""A step of the fake cluster takes a millisecond. One that takes this long does not end."""
+ENDLESS_S = 60
+"""A step of the fake cluster takes a millisecond, and two seconds if its log refuses all records. One that takes this
+long, also on a busy machine, does not end."""
 
 SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -217,10 +218,10 @@ class FakeSide:
                 sent.is_closed = True
                 return sent
             self._waiting[call] = sent
-            if cluster.handle(call, self._harness.now_ms):
+            if cluster.requests.handle(call, self._harness.now_ms):
                 self._answer(call)
-            while cluster.unfinished:
-                cluster.continue_request(self._harness.now_ms, self._harness.now_ms)
+            while cluster.requests.unfinished:
+                cluster.requests.continue_next(self._harness.now_ms, self._harness.now_ms)
             cluster.faults.actions.run()
             self._take_answers()
         return sent
@@ -242,7 +243,7 @@ class FakeSide:
 
     def _take_answers(self) -> None:
         cluster = self._harness.cluster
-        answered, cluster.answered[:] = cluster.answered[:], []
+        answered, cluster.requests.answered[:] = cluster.requests.answered[:], []
         for call in answered:
             self._answer(call)
 

@@ -46,7 +46,7 @@ while True:
 """A consumer in another process, which the test kills."""
 
 
-class ModernConsumer(ConfluentConsumer):
+class Kip848Consumer(ConfluentConsumer):
     """A consumer of group "g" that uses the consumer protocol. Its timeouts are those of the brokers."""
 
     def __init__(self, servers: str, **more: str) -> None:
@@ -63,7 +63,7 @@ class ModernConsumer(ConfluentConsumer):
         )
 
 
-StartMember = Callable[..., ModernConsumer]
+StartMember = Callable[..., Kip848Consumer]
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def start_member(fake_cluster: FakeCluster) -> Iterator[StartMember]:
     """A function that starts a member; closed after the test."""
     with closed_together() as consumers:
 
-        def start(**more: str) -> ModernConsumer:
-            consumer = ModernConsumer(fake_cluster.bootstrap_servers, **more)
+        def start(**more: str) -> Kip848Consumer:
+            consumer = Kip848Consumer(fake_cluster.bootstrap_servers, **more)
             consumers.append(consumer)
             consumer.subscribe("orders")
             return consumer
@@ -80,7 +80,7 @@ def start_member(fake_cluster: FakeCluster) -> Iterator[StartMember]:
         yield start
 
 
-def wait_for(cluster: FakeCluster, partitions: list[int], *members: ModernConsumer) -> list[Record]:
+def wait_for(cluster: FakeCluster, partitions: list[int], *members: Kip848Consumer) -> list[Record]:
     """Poll until the members have these numbers of partitions, and know."""
 
     def is_shared(_: list[Record]) -> bool:
@@ -176,7 +176,7 @@ def test_a_slow_member_stops_only_the_partitions_that_it_gives_up(
 
 
 def test_a_topic_that_is_created_by_a_producer_is_picked_up(fake_cluster: FakeCluster) -> None:
-    member = ModernConsumer(fake_cluster.bootstrap_servers)
+    member = Kip848Consumer(fake_cluster.bootstrap_servers)
     try:
         member.subscribe("created-later")
         poll_until(fake_cluster, "a member", lambda _: partitions_per_member(fake_cluster, "g") == [0], member)
@@ -189,7 +189,7 @@ def test_a_topic_that_is_created_by_a_producer_is_picked_up(fake_cluster: FakeCl
 class PolledTogether:
     """Many members, each of which is polled without waiting."""
 
-    def __init__(self, members: Sequence[ModernConsumer]) -> None:
+    def __init__(self, members: Sequence[Kip848Consumer]) -> None:
         self.members = members
 
     def poll(self) -> list[Record]:
@@ -229,7 +229,7 @@ def test_an_admin_client_describes_and_deletes_the_group(fake_cluster: FakeClust
 
 def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("payments", 1)
-    consumer = ModernConsumer(fake_cluster.bootstrap_servers)
+    consumer = Kip848Consumer(fake_cluster.bootstrap_servers)
 
     def has_topics(*topics: str) -> Callable[[list[Record]], bool]:
         return lambda _: {each.topic for each in consumer.inner.assignment()} == set(topics)

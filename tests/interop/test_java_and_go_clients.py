@@ -26,7 +26,7 @@ from tests.support.kafka_clients.helpers import (
 from tests.support.kafka_clients.remote_clients import (
     FRANZ_GO,
     JAVA,
-    MODERN_JAVA,
+    KIP_848_JAVA,
     REMOTE_CLIENTS,
     SARAMA,
     RemoteClient,
@@ -137,7 +137,7 @@ def test_resume(client: RemoteClient, fake_cluster: FakeCluster, start_member: S
 
 
 # franz-go joins once more if the member that restarts is the leader, and kafka-go has no static membership.
-@of_each(JAVA, MODERN_JAVA, SARAMA)
+@of_each(JAVA, KIP_848_JAVA, SARAMA)
 def test_a_static_member_restarts_without_a_rebalance(
     client: RemoteClient, fake_cluster: FakeCluster, start_member: StartMember
 ) -> None:
@@ -232,7 +232,7 @@ class Failing:
 
 # sarama sends offsets without the generation of the group, and may double records in a rebalance.
 @soak
-@of_each(JAVA, MODERN_JAVA, FRANZ_GO)
+@of_each(JAVA, KIP_848_JAVA, FRANZ_GO)
 def test_failures_lose_and_double_no_record(client: RemoteClient) -> None:
     for seed in cases(1, soak=20):
         with FakeCluster(

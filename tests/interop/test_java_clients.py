@@ -15,7 +15,7 @@ from tests.support.kafka_clients.helpers import committed_total, numbered, parti
 from tests.support.kafka_clients.java_client import (
     JavaConsumer,
     JavaTransformer,
-    ModernJavaConsumer,
+    Kip848JavaConsumer,
     WordCount,
     produce,
 )
@@ -108,7 +108,7 @@ def test_a_second_instance_fences_the_first(fake_cluster: FakeCluster, start_mem
 def test_a_second_instance_waits_with_the_consumer_protocol(
     fake_cluster: FakeCluster, start_member: StartMember
 ) -> None:
-    first, second = (start_member(ModernJavaConsumer, instance_id="one") for _ in range(2))
+    first, second = (start_member(Kip848JavaConsumer, instance_id="one") for _ in range(2))
     first.subscribe("a")
     wait_for(fake_cluster, [3], first)
     second.subscribe("a")
@@ -118,7 +118,7 @@ def test_a_second_instance_waits_with_the_consumer_protocol(
 
 
 def test_brokers_evaluate_a_regular_expression(fake_cluster: FakeCluster, start_member: StartMember) -> None:
-    member = start_member(ModernJavaConsumer)
+    member = start_member(Kip848JavaConsumer)
     member.subscribe_pattern("orders-.*|b")
     wait_for(fake_cluster, [3], member)
     fake_cluster.create_topic("orders-eu", 2)
@@ -173,7 +173,7 @@ def test_clients_and_brokers_of_several_releases(
     """Members of both protocols share partitions, one leaves, and a transaction commits offsets of a member."""
     servers = fake_cluster.bootstrap_servers
     with java_clients(release), ExitStack() as stack:
-        one, two = start_member(ModernJavaConsumer), start_member(ModernJavaConsumer)
+        one, two = start_member(Kip848JavaConsumer), start_member(Kip848JavaConsumer)
         one.subscribe("a")
         wait_for(fake_cluster, [4], one)
         two.subscribe("a")
@@ -191,7 +191,7 @@ def test_clients_and_brokers_of_several_releases(
         wait_for(fake_cluster, [2, 2], one, classic)
 
         settings = Settings(group_id="h", isolation_level="read_committed")
-        application = JavaTransformer(ModernJavaConsumer, servers, settings, "b", "t")
+        application = JavaTransformer(Kip848JavaConsumer, servers, settings, "b", "t")
         stack.callback(application.close)
         application.subscribe("a")
         copied: list[Record] = []

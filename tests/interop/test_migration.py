@@ -13,7 +13,7 @@ from fakebroker import FakeCluster
 from fakebroker.client.errors import CommitFailed
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.interop.conftest import closed_together
-from tests.interop.test_consumer_protocol import ModernConsumer
+from tests.interop.test_consumer_protocol import Kip848Consumer
 from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import POLL_S, GroupConsumer, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
@@ -173,7 +173,7 @@ def test_a_group_goes_to_the_consumer_protocol_and_back(fake_cluster: FakeCluste
         group.start(ClassicConsumer(servers))
     group.consume("classic")
     replace: list[tuple[Callable[[str], GroupConsumer], list[str]]] = [
-        (ModernConsumer, ["consumer", "consumer", "consumer"]),
+        (Kip848Consumer, ["consumer", "consumer", "consumer"]),
         (ClassicConsumer, ["consumer", "consumer", "classic"]),
     ]
     for new_member, kinds in replace:
@@ -193,7 +193,7 @@ def test_clients_of_both_protocols_share_a_group(fake_cluster: FakeCluster, grou
     group.start(AIO.consumer(servers, Settings(group_id="g")))
     group.start(KAFKA_PYTHON.consumer(servers, Settings(group_id="g")))
     group.consume("classic")
-    group.start(ModernConsumer(servers))
+    group.start(Kip848Consumer(servers))
     group.consume("consumer")
     fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
     group.consume("consumer")

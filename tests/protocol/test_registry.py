@@ -2,10 +2,11 @@
 
 import pytest
 
+from fakebroker.cluster.handlers import BY_NAME
+from fakebroker.proposals import PROPOSALS, api_of_version
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
-from fakebroker.protocol.registry import API_BY_KEY, API_BY_NAME, APIS, PROPOSALS, api_of
+from fakebroker.protocol.registry import API_BY_KEY, API_BY_NAME, APIS, api_of
 from fakebroker.protocol.releases import RELEASES
 from fakebroker.protocol.schema import Versions
 from tests.support.message_versions import filled
@@ -33,36 +34,50 @@ def test_advertised_versions_include_the_served_ones_and_can_be_decoded() -> Non
         assert set(api.versions) <= set(api.advertised_versions) <= set(api.request.VERSIONS), api.name
 
 
-def test_versions_of_proposals_are_decoded_but_neither_advertised_nor_part_of_a_release() -> None:
-    assert list(PROPOSALS) == ["batch-join", "rewrite"]
-    assert PROPOSALS["batch-join"].versions == {"JoinGroup": Versions(0, 10)}
-    assert not PROPOSALS["batch-join"].replaced
-    assert Versions(0, 10) == API_BY_NAME["JoinGroup"].request.VERSIONS
-    assert API_BY_NAME["JoinGroup"].advertised_versions == API_BY_NAME["JoinGroup"].versions == Versions(0, 9)
+def test_proposals_are_not_part_of_a_release() -> None:
+    assert list(PROPOSALS) == [each.name for each in PROPOSALS.values()] == ["batch-join", "rewrite"]
+    join_group = API_BY_NAME["JoinGroup"]
+    assert join_group.request.VERSIONS == join_group.advertised_versions == join_group.versions == Versions(0, 9)
     assert max(versions["JoinGroup"].last for versions in RELEASES.values()) == 9
 
 
-def test_a_proposal_may_replace_messages_and_handlers_of_an_api_and_remove_others() -> None:
-    rewrite = PROPOSALS["rewrite"]
-    assert {name: str(versions) for name, versions in rewrite.versions.items()} == {
-        "OffsetCommit": "0-10",
-        "JoinGroup": "0-0",
-        "Heartbeat": "0-0",
-        "SyncGroup": "None",
-        "LeaveGroup": "None",
+def test_proposals_replace_or_add_versions_of_apis_and_remove_others() -> None:
+    versions = {
+        name: {api: str(versions) for api, versions in proposal.versions.items()}
+        for name, proposal in PROPOSALS.items()
     }
-    for key, api in rewrite.replaced.items():
-        kafka = API_BY_KEY[key]
-        assert (api.key, api.name, api.proposal) == (kafka.key, kafka.name, "rewrite")
-        assert kafka.proposal == ""
-        assert api.handler == f"Rewrite{api.name}"
-        assert api.request.API_KEY == api.response.API_KEY == key
-        assert (api.request is kafka.request) == (api.name != "JoinGroup")
-        assert set(api.versions) <= set(api.request.VERSIONS)
-    join_group = rewrite.replaced[11]
-    assert api_of(RewriteJoinGroupRequest) is join_group
-    assert api_of(filled(RewriteJoinGroupRequest, 0)) is join_group
+    assert versions == {
+        "batch-join": {"JoinGroup": "0-10"},
+        "rewrite": {
+            "OffsetCommit": "0-10",
+            "JoinGroup": "0-0",
+            "Heartbeat": "0-0",
+            "SyncGroup": "None",
+            "LeaveGroup": "None",
+        },
+    }
+    for proposal in PROPOSALS.values():
+        for api in proposal.apis:
+            kafka = API_BY_KEY[api.key]
+            assert (api.key, api.name, api.proposal) == (kafka.key, kafka.name, proposal.name)
+            assert kafka.proposal == ""
+            assert BY_NAME[api.handler].__module__ == api.handler
+            assert api.request.API_KEY == api.response.API_KEY == api.key
+            assert (api.request is kafka.request) == (api.name != "JoinGroup")
+            assert set(api.versions) <= set(api.request.VERSIONS)
+
+
+def test_messages_of_a_proposal_have_its_api() -> None:
+    for proposal in PROPOSALS.values():
+        for api in proposal.apis:
+            if api.messages:
+                assert api_of(api.request) is api_of(api.response) is api_of(filled(api.request, 10)) is api
     assert api_of(JoinGroupRequest) is API_BY_NAME["JoinGroup"]
+
+
+def test_a_version_that_kafka_lacks_is_that_of_a_proposal() -> None:
+    kafka, (proposed,) = API_BY_NAME["JoinGroup"], PROPOSALS["batch-join"].apis
+    assert [api_of_version(kafka, version) for version in (0, 9, 10, 11)] == [kafka, kafka, proposed, kafka]
 
 
 def test_produce_advertises_versions_that_it_does_not_serve() -> None:

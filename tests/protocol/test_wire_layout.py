@@ -5,6 +5,12 @@ These are samples: `test_kafka_python.py` and `test_kio.py` compare every versio
 
 import pytest
 
+from fakebroker.proposals.batch_join.messages import (
+    BatchJoinGroupRequest,
+    BatchJoinGroupRequestMember,
+    BatchJoinGroupResponse,
+    BatchJoinGroupResponseResult,
+)
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.frames import FrameBuffer, read_request_header, read_response, request_frame, response_frame
 from fakebroker.protocol.messages.api_versions import (
@@ -26,11 +32,9 @@ from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoord
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
-    JoinGroupResponseResult,
 )
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -402,16 +406,16 @@ KAFKA_MESSAGES: list[tuple[Message, int, str]] = [
 
 JOIN_GROUP_V10: list[tuple[Message, int, str]] = [
     (
-        JoinGroupRequest(
+        BatchJoinGroupRequest(
             group_id="g",
             session_timeout_ms=10_000,
             rebalance_timeout_ms=60_000,
             protocol_type="consumer",
             join_group_members=[
-                JoinGroupRequestMember(
+                BatchJoinGroupRequestMember(
                     member_id="m", protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\1")]
                 ),
-                JoinGroupRequestMember(member_id="", group_instance_id="x", protocols=[]),
+                BatchJoinGroupRequestMember(member_id="", group_instance_id="x", protocols=[]),
             ],
         ),
         10,
@@ -435,14 +439,14 @@ JOIN_GROUP_V10: list[tuple[Message, int, str]] = [
         """,
     ),
     (
-        JoinGroupResponse(
+        BatchJoinGroupResponse(
             generation_id=2,
             protocol_type="consumer",
             protocol_name="range",
             leader="m",
             members=[JoinGroupResponseMember(member_id="m", metadata=b"\1")],
             member_join_response_list=[
-                JoinGroupResponseResult(
+                BatchJoinGroupResponseResult(
                     member=JoinGroupResponseMember(member_id="x-1", group_instance_id="x", metadata=b""), error_code=92
                 )
             ],

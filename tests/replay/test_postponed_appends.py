@@ -1,21 +1,21 @@
 """Postponed appends of a simulation: what is read later equals what would have been appended at once."""
 
 from fakebroker.cluster.logs.compactor import Compactor
-from fakebroker.cluster.logs.offsets_topic import append_records, read_records
+from fakebroker.cluster.logs.coordinator_records import append_records, read_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group_records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
-from fakebroker.coordinator.offset_store import CommittedOffset
+from fakebroker.coordinator.records import Record, TransactionEnd
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
+from tests.support.coordinator.records import offset_record, offset_value, pending_record
 
 
 def test_offsets_of_transactions_keep_their_places_between_plain_commits() -> None:
-    value = CommittedOffset(offset=1, commit_timestamp_ms=0)
+    value = offset_value(1)
     written: list[Record] = [
-        OffsetRecord("g", "t", 0, value),
-        PendingOffsetRecord("g", "t", 0, value, 7, 0),
-        OffsetRecord("g", "t", 0, value),
+        offset_record("g", "t", 0, value),
+        pending_record("g", "t", 0, value, 7),
+        offset_record("g", "t", 0, value),
         TransactionEnd(7, 0, True, 3),
-        OffsetRecord("g", "t", 1, value),
+        offset_record("g", "t", 1, value),
     ]
     for is_truncated in (False, True):
         log, expected = PartitionLog(compactor=Compactor()), PartitionLog(compactor=Compactor())

@@ -9,11 +9,15 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.coordinator.classic.extension import no_extension
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.proposals.batch_join.messages import (
+    BatchJoinGroupRequest,
+    BatchJoinGroupRequestMember,
+    BatchJoinGroupResponse,
+)
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
@@ -29,15 +33,15 @@ def cluster() -> Iterator[FakeCluster]:
         yield running
 
 
-def batch(*members: tuple[str, bool], group_id: str = "g") -> JoinGroupRequest:
+def batch(*members: tuple[str, bool], group_id: str = "g") -> BatchJoinGroupRequest:
     """Return a JoinGroup for several instances: for each, its id and whether it joins (else it is expected)."""
-    return JoinGroupRequest(
+    return BatchJoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=60_000,
         protocol_type="consumer",
         join_group_members=[
-            JoinGroupRequestMember(member_id="", group_instance_id=name, protocols=RANGE if joins else [])
+            BatchJoinGroupRequestMember(member_id="", group_instance_id=name, protocols=RANGE if joins else [])
             for name, joins in members
         ],
     )
@@ -57,12 +61,14 @@ def single(instance_id: str, member_id: str = "") -> JoinGroupRequest:
 
 def register(broker: BrokerView, *instance_ids: str) -> list[str]:
     with WireClient(broker) as wire:
-        answer = wire.ask(batch(*((each, False) for each in instance_ids)), JoinGroupResponse, 10)
+        answer = wire.ask(batch(*((each, False) for each in instance_ids)), BatchJoinGroupResponse, 10)
     assert [each.error_code for each in answer.member_join_response_list] == [0] * len(instance_ids)
     return [each.member.member_id for each in answer.member_join_response_list]
 
 
-def parked(cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest, version: int) -> WireClient:
+def parked(
+    cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest | BatchJoinGroupRequest, version: int
+) -> WireClient:
     """Send a join that is parked, and return its connection."""
     count = len(cluster.requests())
     wire = WireClient(broker, "parked")
@@ -119,7 +125,7 @@ def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
     again = parked(cluster, other, single("x", x_id), 9)
     assert [(m.instance_id, m.is_expected) for m in cluster.group("g").members] == [("x", True), ("y", True)]
     with WireClient(other) as last:
-        answer = last.ask(batch(("y", True)), JoinGroupResponse, 10)
+        answer = last.ask(batch(("y", True)), BatchJoinGroupResponse, 10)
     (y,) = answer.member_join_response_list
     assert (y.member.member_id, y.error_code, answer.generation_id) == (y_id, 0, 1)
     x = joins(again.receive())
@@ -131,7 +137,7 @@ def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
 
 def test_members_of_a_batch_can_share_a_connection_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
     with WireClient(cluster.coordinator_of("g")) as wire:
-        answer = wire.ask(batch(("x", True), ("y", True)), JoinGroupResponse, 10)
+        answer = wire.ask(batch(("x", True), ("y", True)), BatchJoinGroupResponse, 10)
         ids = [each.member.member_id for each in answer.member_join_response_list]
         assert answer.leader == ids[0]
         assert [member.member_id for member in answer.members] == ids

@@ -158,7 +158,7 @@ def test_actions_that_cause_themselves_are_bounded(caplog: pytest.LogCaptureFixt
             count += 1
             core = cluster.cluster
             copy = Call(call.peer, call.api, call.api_version, 0, call.client_id, call.request, call.size)
-            core.handle(copy, core.now_ms)
+            core.requests.handle(copy, core.now_ms)
 
         cluster.fail("OffsetCommit", then=again)
         with WireClient(cluster.brokers[0]) as wire:

@@ -8,8 +8,9 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.client.member.effects import Assigned, Fatal, Revoked
 from fakebroker.client.member.rewrite.states import RewriteMemberState as State
-from fakebroker.coordinator.rewrite.states import READY, STEADY, CoordinatorState
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.rewrite_broker import coordinator_at
+from fakebroker.proposals.consumer_rewrite.states import READY, STEADY, CoordinatorState
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.server.journal_files import read_journal
@@ -36,8 +37,7 @@ def state_at_coordinator(cluster: FakeCluster) -> CoordinatorState:
     def state() -> CoordinatorState:
         broker = cluster.cluster.coordinator_of("g")
         assert broker is not None
-        assert broker.rewrite is not None
-        return broker.rewrite.coordinator.state_of("g")
+        return coordinator_at(broker).state_of("g")
 
     return cluster.call(state)
 
@@ -126,8 +126,9 @@ def test_one_slow_consumer_returns_before_the_others_send_heartbeats(
     left_ms = 0.0
     broker = cluster.call(lambda: cluster.cluster.coordinator_of("g"))
     assert broker is not None
-    assert broker.rewrite is not None
-    consumer = cluster.call(lambda: broker.rewrite.coordinator.group("g").consumers[group["two"].member.member_id])  # type: ignore[union-attr]  # checked above
+    found = cluster.call(lambda: coordinator_at(broker).group("g"))
+    assert found is not None
+    consumer = found.consumers[group["two"].member.member_id]
     left_ms = consumer.deadline_ms - group.now_ms
     group.advance(round(left_ms) - 1)
     group.paused.add("one")

@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.logs.coordinator_records import read_records
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, seed_in_steps
-from fakebroker.coordinator.group_records import GroupRecord
 from fakebroker.coordinator.invariants import check
+from fakebroker.coordinator.records import group_tombstone
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -102,7 +102,7 @@ def test_a_deleted_group(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", state="Dead", offsets={"orders-0": 5})
     assert fake_cluster.group("g").state == "Dead"
     partition = fake_cluster.cluster.offsets_partition_of("g")
-    assert read_records(partition.log, partition.index)[-1] == GroupRecord("g", None)
+    assert read_records(partition.log, partition.index)[-1] == group_tombstone("g")
     fake_cluster.seed_group("g")
     assert offsets(fake_cluster) == {}
 

@@ -6,6 +6,7 @@ Messages have the fields of their newest versions; the group is "g".
 from collections.abc import Mapping
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -26,7 +27,6 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition, by_topic
 

@@ -10,16 +10,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS
+from fakebroker.proposals import PROPOSALS
+from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive
 
 M = TypeVar("M", bound=Struct)
 
-PROPOSED_APIS = tuple(
-    api for proposal in PROPOSALS.values() for api in proposal.replaced.values() if api.messages != api.name
-)
-"""APIs whose messages a proposal replaces."""
+PROPOSED_APIS = tuple(api for proposal in PROPOSALS.values() for api in proposal.apis if api.messages)
+"""APIs of proposals that have messages of their own."""
 
 PROPOSED_MESSAGES = tuple(cls for api in PROPOSED_APIS for cls in (api.request, api.response))
 """Messages that exist in no release of Kafka, and therefore in no other codec."""
@@ -34,18 +33,7 @@ MESSAGE_VERSIONS = tuple((cls, version) for cls in MESSAGES for version in cls.V
 NEWEST_VERSIONS = tuple((cls, cls.VERSIONS.last) for cls in MESSAGES)
 """The newest version of every request and response, for samples."""
 
-PROPOSED_VERSIONS = {
-    (cls, version)
-    for proposal in PROPOSALS.values()
-    for name, versions in proposal.versions.items()
-    if API_BY_NAME[name].key not in proposal.replaced
-    for cls in (API_BY_NAME[name].request, API_BY_NAME[name].response)
-    for version in versions or ()
-    if version not in API_BY_NAME[name].advertised_versions
-} | {(cls, version) for cls in PROPOSED_MESSAGES for version in cls.VERSIONS}
-"""Versions that exist in no release of Kafka, and therefore in no other codec."""
-
-KAFKA_VERSIONS = tuple(each for each in MESSAGE_VERSIONS if each not in PROPOSED_VERSIONS)
+KAFKA_VERSIONS = tuple((cls, version) for cls, version in MESSAGE_VERSIONS if cls not in PROPOSED_MESSAGES)
 """Every version of every request and response of Kafka."""
 
 NEW_IN_4_4 = {"ApiVersions": 5, "TxnOffsetCommit": 6, "DeleteGroups": 3, "UnregisterController": 0}

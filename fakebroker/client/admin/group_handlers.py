@@ -15,6 +15,12 @@ from fakebroker.client.errors import (
 )
 from fakebroker.client.member.requests import PROTOCOL_TYPE
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.proposals.batch_join.messages import (
+    BatchJoinGroupRequest,
+    BatchJoinGroupRequestMember,
+    BatchJoinGroupResponse,
+    BatchJoinGroupResponseResult,
+)
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
@@ -25,12 +31,6 @@ from fakebroker.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from fakebroker.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestMember,
-    JoinGroupResponse,
-    JoinGroupResponseResult,
-)
 from fakebroker.topic_partition import TopicPartition
 
 _DEAD = "Dead"
@@ -142,12 +142,12 @@ def add_members(
 ) -> AdminApiHandler[str, Results[str, str]]:
     """Register the static members that a group expects, in one JoinGroup without protocols (proposal "batch-join")."""
 
-    def request(groups: Sequence[str]) -> JoinGroupRequest:
+    def request(groups: Sequence[str]) -> BatchJoinGroupRequest:
         (group,) = groups
         return add_members_request(group, instance_ids, session_timeout_ms, rebalance_timeout_ms)
 
     def read(
-        response: JoinGroupResponse, groups: Sequence[str], _: Node | None
+        response: BatchJoinGroupResponse, groups: Sequence[str], _: Node | None
     ) -> Iterator[tuple[str, Results[str, str] | AdminError]]:
         (group,) = groups
         results = {each.member.group_instance_id: each for each in response.member_join_response_list}
@@ -159,21 +159,21 @@ def add_members(
 
 def add_members_request(
     group: str, instance_ids: Sequence[str], session_timeout_ms: int, rebalance_timeout_ms: int
-) -> JoinGroupRequest:
+) -> BatchJoinGroupRequest:
     """Return the JoinGroup that registers the static members that a group expects."""
-    return JoinGroupRequest(
+    return BatchJoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=PROTOCOL_TYPE,
         join_group_members=[
-            JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[])
+            BatchJoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[])
             for instance_id in instance_ids
         ],
     )
 
 
-def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | AdminError:
+def _added(instance_id: str, result: BatchJoinGroupResponseResult | None) -> str | AdminError:
     if result is None:
         return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "no result in the response")
     error = error_code(result.error_code)

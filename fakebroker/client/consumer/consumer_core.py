@@ -37,6 +37,7 @@ from fakebroker.client.errors import (
     error_code,
 )
 from fakebroker.client.member import requests
+from fakebroker.client.member.consumer.consumer_member import ConsumerMember
 from fakebroker.client.member.effects import (
     Assigned,
     Discover,
@@ -52,7 +53,6 @@ from fakebroker.client.member.effects import (
 )
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
-from fakebroker.client.member.modern.modern_member import ModernMember
 from fakebroker.client.member.reactions import Reaction, error_in
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
@@ -87,9 +87,11 @@ class ConsumerCore:
         self.outbound: list[OutboundRequest] = []
         self.addresses: dict[int, tuple[str, int]] = {}
         self.callbacks: deque[RebalanceCallback] = deque()
-        self._is_modern = settings.group_protocol == "consumer"
+        self._uses_consumer_protocol = settings.group_protocol == "consumer"
         self.member: GroupMember = (
-            ModernMember(settings.modern_member(), new_id) if self._is_modern else Member(settings.member())
+            ConsumerMember(settings.consumer_member(), new_id)
+            if self._uses_consumer_protocol
+            else Member(settings.member())
         )
         self._subscribed: SubscriptionType | None = None
         self._pattern: re.Pattern[str] | None = None
@@ -130,8 +132,8 @@ class ConsumerCore:
             raise InvalidSubscription("group_id=None: expected a group id to subscribe; without one, use assign")
         if isinstance(topics, re.Pattern):
             self._set_type(SubscriptionType.PATTERN)
-            self._pattern, self._is_matched = topics, self._is_modern
-            if self._is_modern:
+            self._pattern, self._is_matched = topics, self._uses_consumer_protocol
+            if self._uses_consumer_protocol:
                 self.member.subscribe((), now_ms, pattern=check_pattern(topics))
         else:
             names = check_topics(topics)
@@ -335,7 +337,7 @@ class ConsumerCore:
         return self.member.identity
 
     def _epoch_committer(self) -> Committer | None:
-        if not self._is_modern or not self.member.is_in_generation:
+        if not self._uses_consumer_protocol or not self.member.is_in_generation:
             return None
         return Committer(self.member.identity, self.member.assigned)
 
@@ -442,7 +444,7 @@ class ConsumerCore:
         for topic, error in self._metadata.answered(response, now_ms):
             if self._is_named(topic):
                 self._failures.append(BrokerRefused(f"topic {topic!r}", error))
-        if self._pattern is not None and request.topics is None and not self._is_modern:
+        if self._pattern is not None and request.topics is None and not self._uses_consumer_protocol:
             self._match(self._pattern, now_ms)
         requested = None if request.topics is None else {topic.name for topic in request.topics}
         if self._group_topics is not None and (requested is None or requested.issuperset(self._group_topics)):
@@ -542,7 +544,7 @@ class ConsumerCore:
             case Fatal(error, message, _, identity):
                 self._group_topics = None
                 self._failures.append(GroupFailed(error, message))
-                if identity.member_id and identity.instance_id is None and not self._is_modern:
+                if identity.member_id and identity.instance_id is None and not self._uses_consumer_protocol:
                     # The next poll joins as a new member. Its rebalance would wait for the old one.
                     self._send(requests.leave_group(identity, f"the consumer has failed: {error.name}"))
 

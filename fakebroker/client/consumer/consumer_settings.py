@@ -5,8 +5,8 @@ from typing import Literal, TypedDict
 
 from fakebroker.client.isolation_level import IsolationLevel, isolation_number
 from fakebroker.client.member.assignors import PartitionAssignor
+from fakebroker.client.member.consumer.consumer_member_settings import ConsumerMemberSettings
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.topic_partition import LEGAL_NAME, MAX_INT32, is_legal_name
 
@@ -113,7 +113,7 @@ class ConsumerSettings:
         if self.group_protocol == "classic":
             self.member()
         else:
-            self.modern_member()
+            self.consumer_member()
 
     def member(self) -> MemberSettings:
         """Return the settings of a member of the classic protocol, without topics.
@@ -136,13 +136,13 @@ class ConsumerSettings:
             starts_at_zero=False,
         )
 
-    def modern_member(self) -> ModernSettings:
+    def consumer_member(self) -> ConsumerMemberSettings:
         """Return the settings of a member of the consumer protocol, without topics.
 
         Raises:
             ConfigError: A value is invalid.
         """
-        return ModernSettings(
+        return ConsumerMemberSettings(
             group_id=self.group_id or "",
             client_id=self.client_id,
             instance_id=self.instance_id,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
 from fakebroker.protocol.messages.fetch import AbortedTransaction
@@ -19,6 +18,7 @@ from fakebroker.protocol.records import (
     Record,
     RecordBatch,
     TimestampType,
+    crc32c,
     iterate_records,
     split_batches,
 )

@@ -10,6 +10,7 @@ import msgspec
 
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -19,7 +20,6 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition
 

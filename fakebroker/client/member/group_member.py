@@ -4,8 +4,8 @@ A driver is what connects a member with sockets or a simulation: `ConsumerCore`,
 `EffectsMember` of the lab. It chooses the protocol when it creates the member, and uses only this interface then:
 
 - `Member(MemberSettings(...))` for the classic protocol,
-- `ModernMember(ModernSettings(...), new_id)` for the consumer protocol of KIP-848; `new_id` returns an unused member
-  id, such as a random UUID,
+- `ConsumerMember(ConsumerMemberSettings(...), new_id)` for the consumer protocol of KIP-848; `new_id` returns an unused
+  member id, such as a random UUID,
 - `RewriteMember(RewriteSettings(...))` for the proposal `rewrite`.
 
 After each call the driver takes `effects` and carries them out, and calls `tick` when `next_deadline` has passed.

@@ -24,7 +24,7 @@ class CommandsBase:
         new_cluster: Creates a cluster in the initial state of this one, with the same cluster id and the same
             sequence of generated ids; used by `reset`.
         default_broker: Release and versions of brokers that `add_broker` adds.
-        proposals: Names of experimental proposals, such as "rewrite". A broker implements them after `add_broker` or
+        proposals: Names of proposals (`fakebroker.proposals`). A broker implements them after `add_broker` or
             `upgrade_broker`, if it has the newest release.
     """
 

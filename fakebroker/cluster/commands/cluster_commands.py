@@ -35,7 +35,7 @@ class ClusterCommands(
     """The commands of one cluster.
 
     A member of a group is identified by its member id, its instance id, or its client id if this is unique. A new
-    command also needs a method with the same signature in `fakebroker.control.Client`; see ARCHITECTURE.md, Recipes.
+    command also needs a method with the same signature in `fakebroker.control.Client`; see the package's docstring.
     """
 
 

@@ -328,7 +328,7 @@ class GroupCommands(CommandsBase):
                 expected = "a member whose SyncGroup response is delayed"
                 raise ConfigError.of("member", member, expected, where=f"group {group_id!r}")
             for call, response in answers:
-                self._cluster.answer(call, response, now_ms)
+                self._cluster.requests.answer(call, response, now_ms)
 
         self._control(group_id, release)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
-from fakebroker.protocol.checksum import crc32c
+from fakebroker.protocol.records import crc32c
 from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:

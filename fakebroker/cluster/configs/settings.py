@@ -5,6 +5,7 @@ Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value, items_of
 from fakebroker.cluster.configs.listener_settings import (
@@ -23,8 +24,7 @@ from fakebroker.cluster.configs.listener_settings import (
 )
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.cluster.regular_expressions import compile_regex
-from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension
-from fakebroker.coordinator.classic.extension import no_extension
+from fakebroker.coordinator.classic.extension import GroupExtension, no_extension
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.assignors import ASSIGNORS, Assignor
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
@@ -433,7 +433,7 @@ class Config:
     def coordinator(
         self,
         release: Release = NEWEST,
-        expects_instances: bool = False,
+        extension: Callable[[Any], GroupExtension] = no_extension,
         topics: TopicImage = NO_TOPICS,
         group_config: Callable[[str, str], int | None] = no_group_configs,
     ) -> CoordinatorConfig:
@@ -441,11 +441,11 @@ class Config:
 
         Args:
             release: The release that the broker emulates.
-            expects_instances: Whether the broker supports the proposal `batch-join` (KAFKA-8397).
+            extension: Creates the protocol extension of a group.
             topics: The topics of the cluster.
             group_config: See `ConsumerGroupConfig`.
         """
-        config = self.of_release(release)._coordinator(release, expects_instances)
+        config = self.of_release(release)._coordinator(release, extension)
         config.consumer.topics, config.consumer.group_config = topics, group_config
         config.consumer.compile_regex = compile_regex
         return config
@@ -459,10 +459,10 @@ class Config:
         older = older_defaults(release)
         return Config({**older, **self.overrides}) if older else self
 
-    def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
+    def _coordinator(self, release: Release, extension: Callable[[Any], GroupExtension]) -> CoordinatorConfig:
         has_consumer_protocol = "consumer" in self.items(REBALANCE_PROTOCOLS)
         return CoordinatorConfig(
-            extension=BatchJoinExtension if expects_instances else no_extension,
+            extension=extension,
             is_before_kip_211=release < KIP_211,
             # In 3.7 to 3.9, the consumer protocol is a preview, and the setting starts the new group coordinator.
             is_before_kip_848=release < KIP_848 and not (has_consumer_protocol and release >= PREVIEW_OF_KIP_848),

@@ -38,31 +38,29 @@ class SyncDelays:
     Args:
         queue: The timers of the cluster.
         send: Called with each call, its response and the time, when its delay has ended.
+
+    Attributes:
+        requested_ms: The delays of the next responses, by member.
     """
 
     def __init__(self, queue: TimerQueue[Any], send: Callable[[Call, Message, float], None]) -> None:
-        self._requested_ms: dict[Member, float] = {}
+        self.requested_ms: dict[Member, float] = {}
         self._delayed: list[_DelayedAnswer] = []
         self._send = send
         self._timers = queue.service(Rank.DELAYED_SYNCS, self._end)
 
     def delay(self, member: Member, delay_ms: float | None) -> None:
         """Delay the member's next response by `delay_ms` milliseconds, or until `release` if it is None."""
-        self._requested_ms[member] = inf if delay_ms is None else delay_ms
-
-    @property
-    def is_any_requested(self) -> bool:
-        """Whether the next response to any member is to be delayed."""
-        return bool(self._requested_ms)
+        self.requested_ms[member] = inf if delay_ms is None else delay_ms
 
     def hold_back(self, call: Call, response: Message, now_ms: float) -> bool:
         """Delay a response if that was requested, and return whether it is delayed. If not, the caller sends it."""
-        if not self._requested_ms or not isinstance(call.request, SyncGroupRequest):
+        if not self.requested_ms or not isinstance(call.request, SyncGroupRequest):
             return False
         request = call.request
         names = ((request.group_id, request.group_instance_id or ""), (request.group_id, request.member_id))
         for member in names:
-            delay_ms = self._requested_ms.pop(member, None)
+            delay_ms = self.requested_ms.pop(member, None)
             if delay_ms is not None:
                 delayed = _DelayedAnswer(member, Answer(call, response))
                 self._delayed.append(delayed)
@@ -72,13 +70,13 @@ class SyncDelays:
 
     def release(self, member: Member) -> list[Answer] | None:
         """Cancel the member's delay, and return its delayed responses for sending; None if it had no delay."""
-        was_requested = self._requested_ms.pop(member, None) is not None
+        was_requested = self.requested_ms.pop(member, None) is not None
         released = self._take([each for each in self._delayed if each.member == member])
         return released if released or was_requested else None
 
     def release_all(self) -> list[Answer]:
         """Cancel all delays, and return all delayed responses for sending."""
-        self._requested_ms.clear()
+        self.requested_ms.clear()
         return self._take(list(self._delayed))
 
     def _end(self, delayed: _DelayedAnswer, due_ms: float, now_ms: float) -> None:

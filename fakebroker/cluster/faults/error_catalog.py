@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals import PROPOSALS
 from fakebroker.protocol.registry import Api
 from fakebroker.protocol.schema import Struct, Versions
 
@@ -175,10 +176,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         )._replace(has_messages=True)
         for request_path, response_path, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
     ),
-    "JoinGroup": (
-        _place(_JOIN, versions="0-9"),
-        _place(_JOIN + " DUPLICATE_RESOURCE INVALID_REQUEST", "join_group_members", "member_join_response_list", "10+"),
-    ),
+    "JoinGroup": (_place(_JOIN),),
     "Heartbeat": (_place(_GROUP + _GENERATION),),
     "LeaveGroup": (
         _place(_GROUP + _MEMBER, versions="0-2"),
@@ -418,20 +416,16 @@ _PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_ind
 """The paths of partitions in requests whose errors are about the request as a whole."""
 _TOPIC_RESOURCE, GROUP_KEY, TRANSACTION_KEY = 2, 0, 1
 
-PROPOSED_PLACES: Mapping[str, tuple[Place, ...]] = {
-    "RewriteJoinGroup": (
-        _place(
-            _COORDINATOR + "INVALID_REQUEST ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL UNKNOWN_MEMBER_ID "
-            "INVALID_SESSION_TIMEOUT UNSUPPORTED_ASSIGNOR"
-        ),
-    ),
-}
-"""The places of errors in messages that a proposal replaces, by the name of the messages."""
-
 
 def error_places(api: Api) -> tuple[Place, ...]:
     """Return the places of errors in the messages of an API, from the whole message to its smallest parts."""
-    return PROPOSED_PLACES.get(api.messages) or PLACES[api.name]
+    return _proposed_places(api) if api.proposal else PLACES[api.name]
+
+
+@cache
+def _proposed_places(api: Api) -> tuple[Place, ...]:
+    errors = PROPOSALS[api.proposal].errors.get(api.name)
+    return (_place(*errors),) if errors else PLACES[api.name]
 
 
 Part = Mapping[str, Any]

@@ -1,10 +1,9 @@
-"""The active faults of a cluster: they select requests, and change, delay or drop the responses.
+"""The active faults of a cluster: they select requests, delay them, and change or delay the responses.
 
-Does not depend on `Cluster`: handlers, the time and random numbers are arguments. The server closes connections, and
-calls `FaultInjector.corrupted` for the bytes of a response.
+`RequestPath` asks them on the way of a request. Does not depend on `Cluster`: the time and random numbers are
+arguments. The server closes connections, and calls `FaultInjector.corrupted` for the bytes of a response.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
@@ -37,10 +36,7 @@ from fakebroker.cluster.topics import Topics
 from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from fakebroker.protocol.schema import Message, Versions, replaced
-
-Handle = Callable[[Call, float], Message | None]
-"""Handles a call at a time in milliseconds. Returns the response; None if there is none, or if it will follow."""
+from fakebroker.protocol.schema import Message, Versions
 
 Send = Callable[[Call, Message | None, float], None]
 """Sends the response to a call at a time in milliseconds. None: the call gets no response."""
@@ -320,64 +316,48 @@ class FaultInjector:
         low_s, high_s = delay_range(delay_s)
         return 1000 * (low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s)
 
-    # Handling
+    # Errors and other changes of a response
 
-    def handle(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Handle a call that has a fault. Its response is sent now, later or never."""
-        fault = call.fault
-        assert fault is not None
-        if fault.takes_effect or (fault.error and call.api.name in READS and self._error_of(call).place.response_path):
-            response = self._handled(call, handle, now_ms)
-            if response is not None:
-                self.answer(call, response, now_ms)
-        elif fault.error:
-            self._refuse(call, handle, now_ms)
-        else:
-            self._finish(call, None, now_ms)
+    def has_error_in_a_part(self, call: Call) -> bool:
+        """Whether the error of the fault of a call is an error of a part of the request, such as a partition."""
+        return bool(self._error_of(call).place.response_path)
 
-    def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Apply the fault of a call to its real response, and send it."""
-        if response is not None and call.fault is not None and call.fault.error:
-            response = self._with_error(call, response)
-        elif response is not None and call.fault is not None and call.fault.stale:
-            self._stale_metadata(call.fault).apply(call.request, response, call.peer.listener)
-        self._finish(call, response, now_ms)
-
-    def _stale_metadata(self, fault: Fault) -> StaleMetadata:
-        return next(each.stale_metadata for each in self.active if each.fault is fault and each.stale_metadata)
-
-    def _handled(self, call: Call, handle: Handle, now_ms: float) -> Message | None:
-        if call.api.name != "Fetch" or not (call.fault and call.fault.error):
-            return handle(call, now_ms)
-        # Kafka responds to a Fetch at once if a partition has an error.
-        return _with_request(call, replaced(call.request, max_wait_ms=0), handle, now_ms)
-
-    def _refuse(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Respond with an error to the request, or to the parts that the fault names. The other parts are handled."""
+    def split(self, call: Call) -> tuple[Any, Any]:
+        """Return the request with the parts that get the error, and the request with the others; None for no parts."""
         error = self._error_of(call)
-        refused_parts, others = split(error, call.request) if error.place.request_path else (call.request, None)
-        response = None if others is None else _with_request(call, others, handle, now_ms)
-        if getattr(call.request, "acks", None) == 0:
-            if others is None:
-                self._finish(call, None, now_ms)
-            call.closes_connection = True  # As in Kafka: there is no response for the error.
-            return
-        refused = refusal(error, call.api.response, call.request if refused_parts is None else refused_parts)
+        return split(error, call.request) if error.place.request_path else (call.request, None)
+
+    def refusal(self, call: Call, refused: Any, response: Message | None) -> Message:
+        """Return the response with the error for some parts of a request.
+
+        Args:
+            call: The request.
+            refused: The request with these parts; None if the error is for a request without parts.
+            response: The response to the other parts, which is changed; None if there are none.
+        """
+        error = self._error_of(call)
         if error.code is ErrorCode.UNSUPPORTED_VERSION and call.api.name == "ApiVersions":
             call.response_version = 0  # Every client can read version 0 (KIP-511).
+        refused_response = refusal(error, call.api.response, call.request if refused is None else refused)
         if response is None:
-            response = refused
-        else:
-            merge(error, response, refused, error.place.response_path)
-            restore_order(error, call.request, response)
-        self._finish(call, response, now_ms)
+            return refused_response
+        merge(error, response, refused_response, error.place.response_path)
+        restore_order(error, call.request, response)
+        return response
 
-    def _with_error(self, call: Call, response: Message) -> Message:
-        error = self._error_of(call)
-        changed = put_error(error, response)
-        if isinstance(changed, FetchResponse) and error.place.response_path:
-            _add_omitted_partitions(error, changed, call)
-        return changed
+    def changed(self, call: Call, response: Message) -> Message:
+        """Return the real response to a call with the error or the stale leaders of its fault."""
+        fault = call.fault
+        assert fault is not None
+        if fault.error:
+            error = self._error_of(call)
+            response = put_error(error, response)
+            if isinstance(response, FetchResponse) and error.place.response_path:
+                _add_omitted_partitions(error, response, call)
+        elif fault.stale:
+            stale = next(each.stale_metadata for each in self.active if each.fault is fault and each.stale_metadata)
+            stale.apply(call.request, response, call.peer.listener)
+        return response
 
     def _error_of(self, call: Call) -> InjectedError:
         fault = call.fault
@@ -390,21 +370,16 @@ class FaultInjector:
             named = {"group": named["transactional_id"]}  # the kind of all keys of coordinators in messages
         return InjectedError(fault.code, place, call.api_version, named, self._topics.name_of)
 
-    def _finish(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Send a response now, later or never."""
-        fault = call.fault
-        assert fault is not None
-        if fault.silent:
-            return
-        if fault.throttle_time_ms is not None and hasattr(response, "throttle_time_ms"):  # Responses of SASL have none.
-            response = copy.copy(response)
-            setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010
-        delay_ms = self._draw_ms(fault.delay_s)
+    # After a request was handled
+
+    def delay_response(self, call: Call, response: Message | None, now_ms: float) -> bool:
+        """Delay a response if the fault of its call requires that, and return whether it is delayed."""
+        assert call.fault is not None
+        delay_ms = self._draw_ms(call.fault.delay_s)
         if delay_ms > 0:
             self._delayed_to[call.peer] = delayed = TimedValue((call, response))
             self._delayed.schedule(delayed, now_ms + delay_ms)
-        else:
-            self._send(call, response, now_ms)
+        return delay_ms > 0
 
     def _send_delayed(self, delayed: DelayedResponse, due_ms: float, now_ms: float) -> None:
         call, response = delayed.value
@@ -475,12 +450,3 @@ def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call:
         if error.covers(part) and (topic, topic_id, index) not in present:
             data = error_struct(error, PartitionData, index)
             response.responses.append(FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data]))
-
-
-def _with_request(call: Call, request: Any, handle: Handle, now_ms: float) -> Message | None:
-    """Handle a call with another request, and restore its request. Handlers must not keep a reference to it."""
-    original, call.request = call.request, request
-    try:
-        return handle(call, now_ms)
-    finally:
-        call.request = original

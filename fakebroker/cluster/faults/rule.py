@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta
 
-from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
+from fakebroker.cluster.faults.error_catalog import error_places, kinds_of
 from fakebroker.errors import ConfigError, ErrorCode, one_of
+from fakebroker.proposals import api_of_version
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
 from fakebroker.topic_partition import parse_partition
@@ -272,10 +273,10 @@ def _check_effects(fault: Fault) -> None:
 def _versions(fault: Fault, api: Api, supported: list[Versions]) -> list[int]:
     """Return the versions that the fault can match: those in its filter that a broker supports."""
     try:
-        wanted = api.request.VERSIONS if fault.versions is None else Versions.parse(fault.versions)
+        wanted = Versions.parse("0+" if fault.versions is None else fault.versions)
     except ValueError:
         raise _error("versions", fault.versions, "versions such as '0-3', '4+' or '2'") from None
-    matching = [each for each in api.request.VERSIONS if each in wanted and any(each in some for some in supported)]
+    matching = sorted({each for some in supported for each in some if each in wanted})
     if not matching:
         ranges = ", ".join(dict.fromkeys(map(str, supported)))
         if not ranges:
@@ -293,7 +294,12 @@ def _check_kinds(fault: Fault, api: Api) -> None:
 
 
 def _check_error(fault: Fault, api: Api, versions: list[int]) -> None:
-    places = [place for place in PLACES[api.name] if any(version in place.versions for version in versions)]
+    places = [
+        place
+        for version in versions
+        for place in error_places(api_of_version(api, version))
+        if version in place.versions
+    ]
     names = [code.name for code in ErrorCode if any(code in place.errors for place in places)]
     if _text(fault.error) not in names:
         raise _error("error", _text(fault.error), f"an error of {api.name}, {one_of(names, fault.error)}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import group_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.parked import ParkedRequest
+from fakebroker.cluster.request_path import ParkedRequest
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

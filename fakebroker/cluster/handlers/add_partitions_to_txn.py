@@ -102,7 +102,7 @@ class _Results:
     def answer_if_known(self) -> None:
         """Answer the request, which was parked, if the results of all transactions are known."""
         if self.response is not None:
-            self._cluster.answer(self.call, self.response, self._cluster.now_ms)
+            self._cluster.requests.answer(self.call, self.response, self._cluster.now_ms)
 
 
 class _Added(NamedTuple):

@@ -45,7 +45,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
             index = target.partition_index
             results.append(ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message))
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
-    cluster.settle(now_ms)
+    cluster.requests.settle(now_ms)
     return AlterPartitionReassignmentsResponse(
         # Kafka repeats what was asked only if its controller had something to do.
         allow_replication_factor_change=request.allow_replication_factor_change or is_idle,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateAclsResponse | None:
     request: CreateAclsRequest = call.request
     if any(map(has_unknown_code, request.creations)):
-        cluster.refuse(call, UNKNOWN_CODE, now_ms)
+        cluster.requests.refuse(call, UNKNOWN_CODE, now_ms)
         return None
     if cluster.acls is None:
         return _refused(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

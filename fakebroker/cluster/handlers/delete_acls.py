@@ -22,7 +22,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteAclsResponse 
     request: DeleteAclsRequest = call.request
     filters = [wanted for each in request.filters if (wanted := acl_filter(each)) is not None]
     if len(filters) < len(request.filters):
-        cluster.refuse(call, UNKNOWN_CODE, now_ms)
+        cluster.requests.refuse(call, UNKNOWN_CODE, now_ms)
         return None
     if cluster.acls is None:
         return _refused(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

@@ -22,7 +22,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeAclsRespons
     request: DescribeAclsRequest = call.request
     wanted = acl_filter(request)
     if wanted is None:
-        cluster.refuse(call, UNKNOWN_CODE, now_ms)
+        cluster.requests.refuse(call, UNKNOWN_CODE, now_ms)
         return None
     if cluster.acls is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, resources=[])

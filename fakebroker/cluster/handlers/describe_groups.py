@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, operations
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.classic.extension import ReservedPlace
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.states import DEAD, STABLE
 from fakebroker.errors import ErrorCode
@@ -83,21 +82,17 @@ def _found(call: Call, group: Group) -> DescribedGroup:
             )
             for member in group.members.values()
         ]
-        + [_expected(call, group, expected) for expected in expected_instances(group).instances.values()],
+        + [_reserved(call, place) for place in group.extension.reserved_places],
     )
 
 
-def _expected(call: Call, group: Group, expected: ExpectedInstance) -> DescribedGroupMember:
-    """Describe an expected instance (KAFKA-8397), which is not a member yet.
-
-    Its client is known only while its join waits. A tag distinguishes it from members, in versions that have tags.
-    """
-    arrival = expected_instances(group).waiting.get(expected.member_id)
+def _reserved(call: Call, place: ReservedPlace) -> DescribedGroupMember:
+    """Describe a member that is expected. A tag distinguishes it from members, in versions that have tags."""
     member = DescribedGroupMember(
-        member_id=expected.member_id,
-        group_instance_id=expected.instance_id,
-        client_id=arrival.request.client_id if arrival else "",
-        client_host=arrival.request.client_host if arrival else "",
+        member_id=place.member_id,
+        group_instance_id=place.instance_id,
+        client_id=place.client_id,
+        client_host=place.client_host,
         member_metadata=b"",
         member_assignment=b"",
     )

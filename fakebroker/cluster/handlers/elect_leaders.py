@@ -38,7 +38,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersRespons
         return _refused(call, ErrorCode.INVALID_REQUEST, message)
     elect = _elect_all if request.topic_partitions is None else _elect_requested
     results = elect(cluster, request, now_ms)
-    cluster.settle(now_ms)
+    cluster.requests.settle(now_ms)
     return ElectLeadersResponse(replica_election_results=results)
 
 

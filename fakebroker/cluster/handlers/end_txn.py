@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.parked import ParkedRequest
+from fakebroker.cluster.request_path import ParkedRequest
 from fakebroker.coordinator.transaction.transaction import ProducerResult
 from fakebroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fakebroker.protocol.schema import Message

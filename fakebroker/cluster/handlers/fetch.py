@@ -1,7 +1,7 @@
 """Fetch: read records. If there are not enough, the request is delayed (ReplicaManager.fetchMessages, DelayedFetch).
 
-In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData). After each append to a
-log, its caller calls `wake`; `Cluster.tick` calls `expire`.
+In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData). `FetchPurgatory` has
+the delayed requests.
 """
 
 from typing import TYPE_CHECKING
@@ -79,8 +79,29 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
     deadline_ms = cluster.wire_ms + request.max_wait_ms
-    cluster.purgatory.add(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
+    cluster.purgatory.add(_Delayed(cluster, call, context, reading, deadline_ms))
     return None
+
+
+class _Delayed(DelayedFetch):
+    """A request that waits for more records."""
+
+    __slots__ = ("_cluster", "_reading")
+
+    def __init__(
+        self, cluster: "Cluster", call: Call, context: FetchContext, reading: Reading, deadline_ms: float
+    ) -> None:
+        super().__init__(call, context, reading.partitions, deadline_ms, reading.missing_bytes)
+        self._cluster, self._reading = cluster, reading
+
+    def read(self) -> None:
+        self._reading = _read(self._cluster, self.call, self.context)
+        self.missing_bytes = self._reading.missing_bytes
+
+    def answer(self) -> None:
+        cluster = self._cluster
+        response = _response(cluster, self.call, self.context, self._reading, cluster.now_ms)
+        cluster.requests.answer(self.call, response, cluster.now_ms)
 
 
 def _finds_any(cluster: "Cluster", call: Call, context: FetchContext) -> bool:
@@ -137,25 +158,6 @@ def _hidden(cluster: "Cluster", call: Call, context: FetchContext) -> frozenset[
     return frozenset(
         key for key, name in names.items() if name is not None and topic_error(cluster, call, AclOperation.READ, name)
     )
-
-
-def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: float) -> None:
-    """Answer the delayed requests that have enough records after `size_bytes` were appended to a partition."""
-    for delayed in cluster.purgatory.appended(partition, size_bytes):
-        reading = _read(cluster, delayed.call, delayed.context)
-        delayed.missing_bytes = reading.missing_bytes
-        if reading.missing_bytes <= 0:
-            cluster.purgatory.remove(delayed)
-            _answer(cluster, delayed, reading, now_ms)
-
-
-def answer_late(cluster: "Cluster", delayed: DelayedFetch) -> None:
-    """Answer a delayed request whose `max_wait_ms` has passed, with the records that there are."""
-    _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), cluster.now_ms)
-
-
-def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms: float) -> None:
-    cluster.answer(delayed.call, _response(cluster, delayed.call, delayed.context, reading, now_ms), now_ms)
 
 
 def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:

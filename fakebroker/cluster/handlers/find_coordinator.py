@@ -35,7 +35,7 @@ _ENCODED_KEY_HASHES: Hashes[bytes] = Hashes(lambda key: key[1:].decode())
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse | EncodedResponse:
-    if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.may_answer_with_bytes:
+    if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.requests.may_answer_with_bytes:
         key_type, keys = call.items
         if key_type == GROUP:
             return _find_groups(cluster, keys, call.peer.listener)

@@ -20,7 +20,5 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> HeartbeatResponse:
     request: HeartbeatRequest = call.request
     if cluster.acls is not None and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
         return HeartbeatResponse(error_code=error)
-    error = call.peer.broker.coordinator.heartbeat(
-        request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
-    )
+    error = call.peer.broker.coordinator.heartbeat(request, now_ms)
     return ALIVE if error is ErrorCode.NONE else HeartbeatResponse(error_code=error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import cluster_error, may_any, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.cluster.parked import ParkedRequest
+from fakebroker.cluster.request_path import ParkedRequest
 from fakebroker.coordinator.transaction.transaction import ProducerResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import AclOperation
 
@@ -17,18 +16,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: LeaveGroupRequest = call.request
     if error := group_error(cluster, call, AclOperation.READ, request.group_id):
         return LeaveGroupResponse(error_code=error)
-    if call.api_version < 3:
-        leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
-    else:
-        leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    error, errors = call.broker.coordinator.leave_group(request.group_id, leaving, now_ms)
-    if call.api_version < 3:
-        return LeaveGroupResponse(error_code=error or errors[0])
-    if error is not ErrorCode.NONE:
-        return LeaveGroupResponse(error_code=error)
-    return LeaveGroupResponse(
-        members=[
-            MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=one)
-            for (member_id, instance_id), one in zip(leaving, errors, strict=True)
-        ]
-    )
+    coordinator = call.broker.coordinator
+    if call.api_version >= 3:
+        return coordinator.leave_group(request.group_id, request.members, now_ms)
+    response = coordinator.leave_group(request.group_id, [MemberIdentity(member_id=request.member_id)], now_ms)
+    return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)

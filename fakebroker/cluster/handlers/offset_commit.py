@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.authorization import group_error, refusal, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.topics import Topic
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.frames import forget_shared_response, share_response
 from fakebroker.protocol.messages.offset_commit import (
@@ -32,25 +31,21 @@ _FIRST_VERSION_WITH_EPOCHS = 9
 _MOST_SHARED = 1_000
 """The number of responses that are kept for later requests."""
 
-Committer = tuple[int, str, str | None]
-"""The identity with which offsets are committed: generation, member id and instance id."""
 
-NO_MEMBER: Committer = -1, "", None
-"""A commit without group management."""
-
-
-def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer | None = None) -> Message | None:
-    """Handle a commit, in the name of another committer if one is given."""
+def handle(cluster: "Cluster", call: Call, now_ms: float, request: OffsetCommitRequest | None = None) -> Message | None:
+    """Handle a commit; `request` is the request in the name of another member, if it differs from the call's."""
+    if request is None:
+        request = call.request
     has_acls = cluster.acls is not None
-    if has_acls and (error := group_error(cluster, call, AclOperation.READ, call.request.group_id)):
+    if has_acls and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
         return refusal(call, error)
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     named: list[tuple[str, bytes]] = []  # As in Kafka, an unknown topic is in the response even without partitions.
     refused: list[tuple[Entry, ErrorCode]] = []
     accepted: list[Entry] = []
-    offsets: list[OffsetToCommit] = []
-    for requested in call.request.topics:
+    offsets: list[tuple[str, OffsetCommitRequestPartition]] = []
+    for requested in request.topics:
         topic = cluster.topics.find(requested.name, requested.topic_id, by_id=by_id)
         if has_acls and (error := _topic_error(cluster, call, requested, topic)):
             named.append((requested.name, requested.topic_id))
@@ -66,25 +61,17 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
                 refused.append((_entry(requested, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 accepted.append((requested.name, requested.topic_id, partition.partition_index))
-                offsets.append(_offset(call, topic.name, partition, now_ms))
+                offsets.append((topic.name, partition))
     version = call.api_version
     if version == 0 or not offsets:
         # Version 0 commits to ZooKeeper, which the cluster does not have.
         return _response(named, refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
-    request: OffsetCommitRequest = call.request
-    generation_id, member_id, instance_id = committer or (
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-    )
     if version < _FIRST_VERSION_WITH_EPOCHS and call.peer.broker.coordinator.groups.consumer.is_consumer(
-        request.group_id, member_id
+        request.group_id, request.member_id
     ):
         return _response(named, refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
-    errors = call.peer.broker.coordinator.offsets.commit(
-        request.group_id, generation_id, member_id, instance_id, offsets, now_ms
-    )
-    if not named and not any(errors) and cluster.may_answer_with_bytes:
+    errors = call.peer.broker.coordinator.offsets.commit(request, offsets, now_ms)
+    if not named and not any(errors) and cluster.requests.may_answer_with_bytes:
         return _SUCCESSES[tuple(accepted)]
     return _response(named, refused, accepted, _errors_of_version(errors, version))
 
@@ -97,19 +84,6 @@ def _topic_error(cluster: "Cluster", call: Call, requested: OffsetCommitRequestT
 
 def _entry(topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition) -> Entry:
     return topic.name, topic.topic_id, partition.partition_index
-
-
-def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:
-    retention_ms, timestamp_ms = call.request.retention_time_ms, partition.commit_timestamp
-    return OffsetToCommit(  # By position, which takes half as long.
-        name,
-        partition.partition_index,
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata,
-        None if timestamp_ms == -1 else timestamp_ms,
-        None if retention_ms == -1 else int(now_ms) + retention_ms,
-    )
 
 
 def _errors_of_version(errors: list[ErrorCode], api_version: int) -> list[ErrorCode]:

@@ -49,7 +49,7 @@ _MAX_LISTS = 1_000
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
-    if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.may_answer_with_bytes:
+    if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.requests.may_answer_with_bytes:
         require_stable, groups = call.items
         if not (require_stable and call.broker.coordinator.offsets.has_pending):
             encoded = _fetch_groups(call.broker.coordinator, groups)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from fakebroker.cluster.authorization import topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_config
-from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.handlers.transactional_produce import (
     VERIFIES,
@@ -122,7 +121,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if not produce.advance():
         return None
     if produce.response is None:
-        cluster.answer(call, None, now_ms)
+        cluster.requests.answer(call, None, now_ms)
     return produce.response
 
 
@@ -276,7 +275,7 @@ class Produce:
     def _answer_if(self, is_complete: bool) -> None:
         """Answer the request, which was parked, if it is complete."""
         if is_complete:
-            self._cluster.answer(self._call, self.response, self._cluster.now_ms)
+            self._cluster.requests.answer(self._call, self.response, self._cluster.now_ms)
 
     def _append_part(self) -> bool:
         """Append batches until all are appended, or the part is complete; then the request is continued later."""
@@ -285,7 +284,7 @@ class Produce:
         self._meter.size_bytes = 0
         self._part += 1
         for _ in self._work:
-            self._cluster.unfinished.append((self._call, self.proceed))
+            self._cluster.requests.unfinished.append((self._call, self.proceed))
             return False
         return True
 
@@ -446,7 +445,7 @@ def _append(
     except DiskFullError as error:
         return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     cluster.log_manager.appended(config, now_ms)
-    fetch.wake(cluster, partition, batch.size_bytes, now_ms)
+    cluster.purgatory.wake(partition, batch.size_bytes)
     response = PartitionProduceResponse(index=index, error_code=ErrorCode.NONE, base_offset=base_offset)
     if config.uses_append_time:
         response.log_append_time_ms = batch.max_timestamp_ms

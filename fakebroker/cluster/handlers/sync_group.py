@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.api import SyncGroup, SyncResult
+from fakebroker.coordinator.classic.group import sync_error
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.security.acls import AclOperation
@@ -16,26 +16,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse | None:
     request: SyncGroupRequest = call.request
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        return response(call, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if cluster.acls is not None and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
-        return response(call, SyncResult(error))
-    sync = SyncGroup(  # By position, which takes half as long.
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        request.protocol_type,
-        request.protocol_name,
-        tuple([(one.member_id, one.assignment) for one in request.assignments]),
-    )
-    call.broker.coordinator.sync_group(request.group_id, sync, call, now_ms)
+        return sync_error(error)
+    call.broker.coordinator.sync_group(request, call, now_ms)
     return None
-
-
-def response(call: Call, result: SyncResult) -> SyncGroupResponse:
-    """Convert the coordinator's result of a sync to the response."""
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fakebroker.cluster.parked import Parked
+from fakebroker.cluster.request_path import Parked
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.transaction import KIP_890
 from fakebroker.errors import ErrorCode

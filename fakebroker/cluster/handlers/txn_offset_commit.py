@@ -11,7 +11,6 @@ from fakebroker.cluster.authorization import group_error, refusal, topic_error, 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -123,23 +122,18 @@ class Commit:
     def released(self, error: ErrorCode) -> None:
         """Continue after the coordinator has stored the record that was held, with its error."""
         response = self.response(self._verification.in_version(error))
-        self._cluster.answer(self._call, response, self._cluster.now_ms)
+        self._cluster.requests.answer(self._call, response, self._cluster.now_ms)
 
     def response(self, error: ErrorCode) -> TxnOffsetCommitResponse:
         """Commit the offsets, unless the verification has an error, and return the response."""
         call = self._call
         request: TxnOffsetCommitRequest = call.request
-        offsets = [_offset(name, each) for name, _, partitions in self._accepted for each in partitions]
+        offsets = [(name, each) for name, _, partitions in self._accepted for each in partitions]
         if error:
             errors = [error] * len(offsets)
         else:
             errors = call.broker.coordinator.offsets.commit_pending(
-                request.group_id,
-                request.generation_id_or_member_epoch,
-                request.member_id,
-                request.group_instance_id,
-                request.producer_id,
-                request.producer_epoch,
+                request,
                 offsets,
                 self._cluster.now_ms,
                 has_newer_errors=call.api_version >= _FIRST_VERSION_WITH_TOPIC_IDS,
@@ -154,16 +148,6 @@ class Commit:
             for _, (name, topic_id), partitions in self._accepted
         ]
         return _response(self._refused, answered)
-
-
-def _offset(topic: str, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
-    return OffsetToCommit(
-        topic=topic,
-        partition=partition.partition_index,
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata,
-    )
 
 
 def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:

@@ -8,7 +8,6 @@ the clients' clock.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import islice
 from math import ceil, inf
@@ -17,12 +16,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.base import View
 from fakebroker.cluster.inspect.phrases import counted, listed
 from fakebroker.cluster.inspect.timelines import short_names
 from fakebroker.cluster.inspect.views import member_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstances
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.rebalance import expire_next_timer
 from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, GroupState
@@ -34,6 +32,7 @@ from fakebroker.coordinator.committed_offsets import (
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.migration import is_downgraded_without
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.snapshot_dict import SnapshotDict
 from fakebroker.coordinator.transaction.transaction import ONGOING, PREPARED
 from fakebroker.errors import ErrorCode
@@ -171,6 +170,10 @@ def _session_expiry(group: Group, member_id: str, at_ms: float) -> Expiry:
     )
 
 
+_NOBODY = OwnContext(9, "", "")
+"""The context of the parked requests of a copy, which nobody waits for."""
+
+
 class _Copy:
     """A copy of a group, whose members send heartbeats, and the time up to which its timers have expired."""
 
@@ -181,17 +184,13 @@ class _Copy:
         group.members = SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items())
         group.static_members = dict(original.static_members)
         group.pending_members = dict(original.pending_members)
-        group.parked_joins = SnapshotDict((member_id, None) for member_id in original.parked_joins)
-        group.parked_syncs = SnapshotDict((member_id, None) for member_id in original.parked_syncs)
+        group.parked_joins = SnapshotDict((member_id, _NOBODY) for member_id in original.parked_joins)
+        group.parked_syncs = SnapshotDict((member_id, _NOBODY) for member_id in original.parked_syncs)
         group.awaiting_sync = dict(original.awaiting_sync)
         group.protocol_counts = dict(original.protocol_counts)
         group.controls = copy(original.controls)
         group.pending_change = None
-        if isinstance(original.extension, BatchJoinExtension):
-            group.extension = extension = BatchJoinExtension(group)
-            expected = original.extension.expected
-            waiting = {member_id: replace(join, token=None) for member_id, join in expected.waiting.items()}
-            extension.expected = ExpectedInstances(dict(expected.instances), waiting, expected.waiting_deadline_ms)
+        group.extension = original.extension.copied(group)
         self._steps_left = _MAX_STEPS + len(group.pending_members)
         self._suspend_sessions()
         # Found once for each step, because groups can have thousands of members.
@@ -263,12 +262,12 @@ def _next_timer(group: Group, at_ms: float) -> tuple[GroupTimer, tuple[str, ...]
         return "initial_delay" if group.is_initial_rebalance else "join", (*missing, *group.pending_members)
     if group.sync_deadline_ms == at_ms:
         return "sync", tuple(group.awaiting_sync)
-    return "expected", tuple(instance.member_id for instance in expected_instances(group).missing)
+    return "expected", group.extension.awaited()
 
 
 def _ids(group: Group) -> dict[str, None]:
-    expected = (instance.member_id for instance in expected_instances(group).instances.values())
-    return dict.fromkeys((*group.members, *group.pending_members, *expected))
+    reserved = (place.member_id for place in group.extension.reserved_places)
+    return dict.fromkeys((*group.members, *group.pending_members, *reserved))
 
 
 def _succeed(*arguments: object) -> ErrorCode:
@@ -310,8 +309,7 @@ DeadlineKind = Literal[
 _MAX_OF_A_GROUP = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline:
+class Deadline(View, frozen=True, kw_only=True):
     """An event that happens at a time, unless another event prevents it.
 
     Events of groups are those that happen if the members of the group send heartbeats and no other requests; with
@@ -369,7 +367,7 @@ class Deadline:
     removes: tuple[str, ...] = ()
     state: str | None = None
     restarts_with_requests: bool = False
-    text: str = field(default="", compare=False)
+    text: str = ""
 
 
 def pending_deadlines(
@@ -421,7 +419,7 @@ def _bound_ms(group: Group | ConsumerGroup, broker: "BrokerNode") -> float:
 
 
 def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
-    timed = [replace(deadline, in_s=max(0.0, (deadline.at_ms - now_ms) / 1000)) for deadline in deadlines]
+    timed = [msgspec.structs.replace(each, in_s=max(0.0, (each.at_ms - now_ms) / 1000)) for each in deadlines]
     return sorted(timed, key=lambda deadline: deadline.at_ms)
 
 
@@ -749,12 +747,7 @@ def _text_of(expiry: Expiry, group: Group, names: dict[str, str]) -> str:
             unless = "is removed unless it sends" if is_one else "are removed unless they send"
             return f"The sync timer expires: {removed} {unless} a SyncGroup, and {then}."
         case "expected":
-            missing = listed(instance.instance_id for instance in expected_instances(group).missing)
-            if expected_instances(group).waiting:
-                return f"The joins that wait for the registered instances {missing} stop waiting, and {then}."
-            instances = expected_instances(group).instances.values()
-            gone = listed(each.instance_id for each in instances if each.member_id in expiry.removes)
-            return f"The registrations of instances that have not joined expire: {gone}."
+            return group.extension.explain_expiry(expiry.removes, then)
 
 
 def _outcome(expiry: Expiry) -> str:

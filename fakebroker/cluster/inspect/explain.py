@@ -16,7 +16,6 @@ from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower
 from fakebroker.cluster.inspect.timelines import names_in, short_names, with_names
 from fakebroker.cluster.inspect.views import ConsumerGroupReader
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group_history import Moment
@@ -42,10 +41,8 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         partition = cluster.offsets_partition_of(group_id)
         loading = cluster.group_moves.loading.get(partition.index)
         sentences = not_served(group_id, broker, error, partition, loading, now_ms)
-    elif broker.rewrite is not None and (registered := broker.rewrite.coordinator.group(group_id)) is not None:
-        from fakebroker.cluster.rewrite.explain_rewrite import explain_rewrite  # few clusters need it
-
-        sentences = explain_rewrite(registered, broker.node_id, now_ms)
+    elif broker.proposed is not None and (found := broker.proposed.explain(group_id, broker.node_id, now_ms)):
+        sentences = found
     elif (consumer_group := broker.coordinator.groups.consumer.get(group_id)) is not None:
         reader = ConsumerGroupReader(cluster, broker, consumer_group)
         sentences = ConsumerGroupExplanation(reader, moments, now_ms).sentences()
@@ -199,7 +196,7 @@ class _GroupExplanation:
             yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
         yield from offsets_in_transactions(self.broker, group.group_id)
-        yield from self._expected()
+        yield from self.group.extension.explain(self._left)
 
     def empty(self) -> Iterator[str]:
         group = self.group
@@ -314,18 +311,6 @@ class _GroupExplanation:
     def _offsets(self) -> Iterator[str]:
         if removal := offsets_removal(self.group, self.broker):
             yield f"In {self._left(removal.at_ms)}: {lower_first(removal.text)}"
-
-    def _expected(self) -> Iterator[str]:
-        """Yield sentences on registered instances that have not joined (KAFKA-8397), and on the joins held back."""
-        expectations = expected_instances(self.group)
-        missing = listed(expected.instance_id for expected in expectations.missing)
-        left = self._left(expectations.deadline_ms())
-        if expectations.waiting:
-            joins = "1 join is" if len(expectations.waiting) == 1 else f"{len(expectations.waiting)} joins are"
-            yield f"{joins} held back until the registered instances {missing} join, for at most {left} more."
-        elif expectations.instances:
-            yield f"The registered instances {missing} have not joined."
-            yield f"If none of them joins, the first registration expires in {left}."
 
     def _requests(self) -> MemberRequests:
         if self.requests is None:

@@ -19,7 +19,7 @@ from fakebroker.coordinator.consumer.states import (
 from fakebroker.coordinator.consumer.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_history import Moment
-from fakebroker.topic_partition import TopicPartition, format_partitions
+from fakebroker.topic_partition import TopicPartition, partition_names
 
 
 class ConsumerGroupExplanation:
@@ -199,7 +199,7 @@ class ConsumerGroupExplanation:
         return with_names(text, self.names)
 
     def _partitions(self, partitions: Sequence[TopicPartition]) -> str:
-        return partition_ranges([format_partitions([each]) for each in partitions])
+        return partition_ranges(partition_names(partitions))
 
 
 _BY_STATE = {
@@ -215,7 +215,7 @@ def offsets_in_transactions(broker: BrokerNode, group_id: str) -> Iterator[str]:
     pending = broker.coordinator.offsets.pending_of(group_id)
     if not pending:
         return
-    places = listed(dict.fromkeys(format_partitions([(each.topic, each.partition)]) for each in pending))
+    places = listed(dict.fromkeys(partition_names((each.topic, each.partition) for each in pending)))
     producers = dict.fromkeys(str(each.producer_id) for each in pending)
     noun = "transaction of producer" if len(producers) == 1 else "transactions of producers"
     yield f"Offsets for {places} are pending until the end of the {noun} {listed(producers)}."

@@ -24,7 +24,7 @@ from fakebroker.coordinator.transaction.transaction import (
     Transaction,
 )
 from fakebroker.errors import printable
-from fakebroker.topic_partition import format_partitions
+from fakebroker.topic_partition import partition_names
 
 _SEARCHED_CALLS = 1_000
 """How many of the newest requests are searched for one of a transactional id."""
@@ -153,7 +153,7 @@ def _prepared(cluster: Cluster, transaction: Transaction, now_ms: float) -> Iter
     yield f"The transaction of {lower_first(_producer(transaction))} with {partitions} is {outcome}."
     awaited = list(awaited_markers(cluster, transaction))
     if awaited:
-        named = [f"{format_partitions([each.partition])}, {each.reason}" for each in awaited[:_MAX_NAMES]]
+        named = [f"{each.partition_name}, {each.reason}" for each in awaited[:_MAX_NAMES]]
         more = f"; and {counted(len(awaited) - _MAX_NAMES, 'more partition')}" if awaited[_MAX_NAMES:] else ""
         yield f"It waits for markers of {'; '.join(named)}{more}."
         yield "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS."
@@ -205,7 +205,7 @@ def _producer(transaction: Transaction) -> str:
 
 
 def _names(partitions: tuple[tuple[str, int], ...]) -> str:
-    return listed(format_partitions([each]) for each in partitions) or "no partitions"
+    return listed(partition_names(partitions)) or "no partitions"
 
 
 _BY_STATE = {

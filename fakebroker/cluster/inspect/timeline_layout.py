@@ -77,8 +77,8 @@ class TimelineLayout(msgspec.Struct, frozen=True):
 
 _BEGIN = {DEAD: "#8c959f", GroupState.EMPTY.value: "#b6c2cf"}
 _CLASSIC = {GroupState.PREPARING_REBALANCE.value: "#e8904a", GroupState.COMPLETING_REBALANCE.value: "#dbb62a"}
-_MODERN = {ConsumerGroupState.ASSIGNING.value: "#e8904a", ConsumerGroupState.RECONCILING.value: "#dbb62a"}
-_MODERN_ROWS = {FOLLOWER: "member", WAITING: "waits for partitions", REVOKING: "has to give up partitions"}
+_CONSUMER = {ConsumerGroupState.ASSIGNING.value: "#e8904a", ConsumerGroupState.RECONCILING.value: "#dbb62a"}
+_CONSUMER_ROWS = {FOLLOWER: "member", WAITING: "waits for partitions", REVOKING: "has to give up partitions"}
 _END = {GroupState.STABLE.value: "#4bb36b"}
 
 GROUP_LAYOUT = TimelineLayout(
@@ -92,20 +92,20 @@ GROUP_LAYOUT = TimelineLayout(
 
 CONSUMER_GROUP_LAYOUT = TimelineLayout(
     subject="group",
-    colors=_BEGIN | _MODERN | _END,
+    colors=_BEGIN | _CONSUMER | _END,
     number="epoch",
     headings=("epoch", "members"),
-    rows=_MODERN_ROWS,
+    rows=_CONSUMER_ROWS,
     signs="+ joined - gone",
 )
 """That of a consumer group (KIP-848)."""
 
 CONVERTED_GROUP_LAYOUT = TimelineLayout(
     subject="group",
-    colors=_BEGIN | _CLASSIC | _MODERN | _END,
+    colors=_BEGIN | _CLASSIC | _CONSUMER | _END,
     number="epoch",
     headings=("epoch", "members"),
-    rows=_MODERN_ROWS | {LEADER: "leader"},
+    rows=_CONSUMER_ROWS | {LEADER: "leader"},
     signs="+ joined * rejoined - gone",
 )
 """That of a group that has been a classic group and a consumer group."""

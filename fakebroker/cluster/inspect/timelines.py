@@ -22,7 +22,6 @@ from fakebroker.coordinator.group_history import Moment
 from fakebroker.coordinator.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.errors import cut_line
-from fakebroker.topic_partition import format_partitions
 
 _WIDTH = 100
 _IN_OUT_WIDTH = 20
@@ -331,7 +330,7 @@ def _drawn(moments: Iterable[TransactionMoment]) -> list[Moment]:
     drawn: list[Moment] = []
     before: tuple[str, ...] = ()
     for moment in moments:
-        names = tuple(format_partitions([each]) for each in moment.partitions)
+        names = moment.partition_names
         # A new coordinator, and a zombie, begin with all partitions.
         before = () if moment.state_from == DEAD else before
         drawn.append(

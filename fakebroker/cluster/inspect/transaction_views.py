@@ -2,16 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
+from fakebroker.cluster.inspect.base import View
 from fakebroker.cluster.inspect.timelines import TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.history import DEAD
@@ -25,7 +25,13 @@ from fakebroker.coordinator.transaction.transaction import (
     Transaction,
 )
 from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of, printable
-from fakebroker.topic_partition import TopicPartition, format_partitions
+from fakebroker.topic_partition import (
+    TopicPartition,
+    parse_partition,
+    parse_partitions,
+    partition_name,
+    partition_names,
+)
 
 STATES = [state.value for state in STORED_STATES]
 """The states of transactional ids that exist, by Kafka's names."""
@@ -40,17 +46,21 @@ class AwaitedMarker(msgspec.Struct, frozen=True):
     """A marker that was not written yet.
 
     Attributes:
-        partition: The topic and the index of the partition.
+        partition_name: The name of `partition`, such as "orders-0"; in JSON it is `partition`.
         reason: Why, as a clause: "whose leader broker 2 is down".
     """
 
-    partition: TopicPartition
+    partition_name: str = msgspec.field(name="partition")
     reason: str
 
+    @property
+    def partition(self) -> TopicPartition:
+        """The topic and the index of the partition."""
+        return parse_partition(self.partition_name)
 
-@dataclass(frozen=True, slots=True)
-class TransactionView:
-    """One transactional id.
+
+class TransactionDescription(View, frozen=True, kw_only=True):
+    """One transactional id without its history.
 
     Attributes:
         transactional_id: The id.
@@ -64,13 +74,12 @@ class TransactionView:
         start_ms: When the transaction, or the last one, began, by the brokers' clock, in milliseconds since the Unix
             epoch; None if there was none.
         last_update_ms: When the state changed last, in the same form.
-        partitions: The partitions of the transaction, in the order in which they were added; none after its end.
+        partition_names: The names of `partitions`, such as "orders-0"; in JSON they are `partitions`.
         coordinator: The node id of the coordinator; None if there is no such id.
         is_held: Whether the record of the pending transition is held; see `hold`.
         awaited_markers: The markers that are still to be written.
         deadline_ms: When the transaction is aborted because of its timeout; without a transaction, when the id expires;
             None if no timer is running.
-        history: Its timeline.
     """
 
     transactional_id: str
@@ -81,12 +90,26 @@ class TransactionView:
     timeout_ms: int
     start_ms: int | None
     last_update_ms: int
-    partitions: tuple[TopicPartition, ...]
+    partition_names: tuple[str, ...] = msgspec.field(name="partitions")
     coordinator: int | None
     is_held: bool
     awaited_markers: tuple[AwaitedMarker, ...]
     deadline_ms: float | None
-    history: TransactionTimeline = field(repr=False, compare=False)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions of the transaction, in the order in which they were added; none after its end."""
+        return parse_partitions(self.partition_names)
+
+
+class TransactionView(TransactionDescription, frozen=True, kw_only=True):
+    """One transactional id.
+
+    Attributes:
+        history: Its timeline.
+    """
+
+    history: TransactionTimeline
 
     def timeline(self) -> TransactionTimeline:
         """Return the transitions with their causes; `str()` draws them as text."""
@@ -98,11 +121,11 @@ class TransactionView:
     def text(self, max_markers: int | None = None) -> str:
         """Describe the id in a line, and each awaited marker, or the first `max_markers`, in another one."""
         pending = f", {self.pending_state} is pending" if self.pending_state else ""
-        partitions = f", partitions {format_partitions(self.partitions)}" if self.partitions else ""
+        partitions = f", partitions {', '.join(self.partition_names)}" if self.partition_names else ""
         producer = f"producer {self.producer_id} in epoch {self.producer_epoch}"
         head = f"{self.transactional_id}: {self.state}{pending}, {producer}{partitions}"
         shown = self.awaited_markers[:max_markers]
-        lines = [f"  no marker in {format_partitions([each.partition])}, {each.reason}" for each in shown]
+        lines = [f"  no marker in {each.partition_name}, {each.reason}" for each in shown]
         more = and_more(len(self.awaited_markers), len(lines), "partitions without a marker")
         return "\n".join(map(printable, [head, *lines, *(f"  {line}" for line in more)]))
 
@@ -159,7 +182,7 @@ def view_or_dead(cluster: Cluster, transactional_id: str, now_ms: float) -> Tran
         timeout_ms=0,
         start_ms=None,
         last_update_ms=0,
-        partitions=(),
+        partition_names=(),
         coordinator=None,
         is_held=False,
         awaited_markers=(),
@@ -176,12 +199,12 @@ def view_of_moment(
     State, producer and partitions are those of the moment. If the id has changed since, nothing is pending.
     """
     view = view_or_dead(cluster, transactional_id, now_ms)
-    names = ("producer_id", "producer_epoch", "partitions")
+    names = ("producer_id", "producer_epoch", "partition_names")
     values = {name: getattr(moment, name) for name in names}
     if view.state == moment.state_to and all(getattr(view, name) == values[name] for name in names):
         return view
     gone: dict[str, Any] = {"pending_state": None, "is_held": False, "awaited_markers": (), "deadline_ms": None}
-    return replace(view, state=moment.state_to, **values, **gone)
+    return msgspec.structs.replace(view, state=moment.state_to, **values, **gone)
 
 
 def _unknown(cluster: Cluster, transactional_id: str) -> ConfigError:
@@ -198,15 +221,9 @@ def _unknown(cluster: Cluster, transactional_id: str) -> ConfigError:
 
 
 def view_transactions(
-    cluster: Cluster,
-    now_ms: float,
-    *,
-    state: str | None = None,
-    producer_id: int | None = None,
-    longer_than_ms: float | None = None,
+    cluster: Cluster, now_ms: float, **filters: Unpack["TransactionFilters"]
 ) -> list[TransactionView]:
     """Return the views of the transactional ids that match all filters; see `matching_transactions`."""
-    filters: TransactionFilters = {"state": state, "producer_id": producer_id, "longer_than_ms": longer_than_ms}
     return [_view(cluster, *found, now_ms) for found in matching_transactions(cluster, now_ms, **filters)]
 
 
@@ -236,8 +253,8 @@ def matching_transactions(
     ]
 
 
-class TransactionFilters(TypedDict):
-    """The filters of `view_transactions`."""
+class TransactionFilters(TypedDict, total=False):
+    """The filters of `matching_transactions`."""
 
     state: str | None
     producer_id: int | None
@@ -276,7 +293,7 @@ def _view(cluster: Cluster, broker: BrokerNode, transaction: Transaction, now_ms
         timeout_ms=value.timeout_ms,
         start_ms=None if value.start_ms < 0 else value.start_ms,
         last_update_ms=value.last_update_ms,
-        partitions=value.partitions,
+        partition_names=partition_names(value.partitions),
         coordinator=broker.node_id,
         is_held=transaction.held is not None,
         awaited_markers=tuple(awaited_markers(cluster, transaction)),
@@ -288,7 +305,7 @@ def _view(cluster: Cluster, broker: BrokerNode, transaction: Transaction, now_ms
 def awaited_markers(cluster: Cluster, transaction: Transaction) -> Iterator[AwaitedMarker]:
     """Yield the markers that are still to be written for a transaction, with reasons."""
     for place in transaction.awaits_markers or ():
-        yield AwaitedMarker(place, _why_awaited(cluster, transaction, place))
+        yield AwaitedMarker(partition_name(place), _why_awaited(cluster, transaction, place))
 
 
 def _why_awaited(cluster: Cluster, transaction: Transaction, place: TopicPartition) -> str:

@@ -1,7 +1,6 @@
 """Views of brokers and groups of both kinds: immutable values that describe one point in time."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -10,12 +9,12 @@ import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.base import View
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timelines import Timeline, short_names
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
-from fakebroker.coordinator.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.classic.extension import ReservedPlace
 from fakebroker.coordinator.classic.group import Group, Member
 from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.consumer.group import ConsumerGroup
@@ -32,7 +31,7 @@ from fakebroker.protocol.consumer_protocol import (
     encode_subscription,
 )
 from fakebroker.protocol.records import Header, RecordBatch, iterate_records
-from fakebroker.topic_partition import TopicPartition, format_partitions
+from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partitions, partition_names
 
 if TYPE_CHECKING:
     from fakebroker.cluster.broker import BrokerNode
@@ -270,8 +269,9 @@ class MemberView(msgspec.Struct, frozen=True):
         previous_epoch: The epoch before the last change of the epoch; -1 for a new member.
         state: Kafka's name: STABLE, UNREVOKED_PARTITIONS (it has to give up partitions), UNRELEASED_PARTITIONS (it
             waits for partitions of others), UNKNOWN.
-        pending_revocation: The partitions that it has to give up and has not confirmed.
-        target: Its part of the target assignment.
+        pending_revocation_names: The names of `pending_revocation`, such as "orders-0"; in JSON they are
+            `pending_revocation`.
+        target_names: The names of `target`; in JSON they are `target`.
         awaited: The partitions of its target that other members still hold.
         rack_id: The rack of the client.
         server_assignor: The assignor that it asks for.
@@ -293,13 +293,23 @@ class MemberView(msgspec.Struct, frozen=True):
     member_epoch: int | None = None
     previous_epoch: int | None = None
     state: str | None = None
-    pending_revocation: tuple[TopicPartition, ...] = ()
-    target: tuple[TopicPartition, ...] = ()
+    pending_revocation_names: tuple[str, ...] = msgspec.field(default=(), name="pending_revocation")
+    target_names: tuple[str, ...] = msgspec.field(default=(), name="target")
     awaited: tuple[AwaitedPartition, ...] = ()
     rack_id: str | None = None
     server_assignor: str | None = None
     subscribed_topic_regex: str = ""
     type: GroupType = "classic"
+
+    @property
+    def pending_revocation(self) -> tuple[TopicPartition, ...]:
+        """The partitions that it has to give up and has not confirmed."""
+        return parse_partitions(self.pending_revocation_names)
+
+    @property
+    def target(self) -> tuple[TopicPartition, ...]:
+        """Its part of the target assignment."""
+        return parse_partitions(self.target_names)
 
     @property
     def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
@@ -356,6 +366,7 @@ class MemberView(msgspec.Struct, frozen=True):
     @classmethod
     def of_consumer(cls, group: ConsumerGroupReader, member: ConsumerGroupMember) -> "MemberView":
         """Return the view of a member of a consumer group."""
+        assigned, target = group.named(member.assigned), group.target_of(member)
         return cls(
             member_id=member.member_id,
             client_id=member.client_id,
@@ -363,15 +374,16 @@ class MemberView(msgspec.Struct, frozen=True):
             instance_id=member.instance_id,
             session_timeout_ms=group.session_timeout_of(member),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
-            assignment=encode_assignment(group.named(member.assigned)),
+            assignment=encode_assignment(assigned),
             metadata=encode_subscription(sorted(member.subscribed_topic_names)),
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=group.assignor,
             member_epoch=member.member_epoch,
             previous_epoch=member.previous_epoch,
             state=member.state.name,
-            pending_revocation=group.named(member.pending_revocation),
-            target=group.named(group.target_of(member)),
+            pending_revocation_names=partition_names(group.named(member.pending_revocation)),
+            # Most members have their target, whose names are not looked up again.
+            target_names=partition_names(assigned if target == member.assigned else group.named(target)),
             awaited=group.awaited_by(member),
             rack_id=member.rack_id,
             server_assignor=member.server_assignor,
@@ -380,14 +392,11 @@ class MemberView(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def of_expected(cls, group: Group, expected: ExpectedInstance) -> "MemberView":
-        """Return the view of a registered instance; its client is known only while its join is held back."""
-        arrival = expected_instances(group).waiting.get(expected.member_id)
-        client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
-        session_ms = arrival.request.session_timeout_ms if arrival else 0
-        rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
-        ids = expected.member_id, client_id, client_host, expected.instance_id
-        return cls(*ids, session_ms, rebalance_ms, b"", protocol_type=group.protocol_type, is_expected=True)
+    def of_reserved(cls, place: ReservedPlace, group: Group) -> "MemberView":
+        """Return the view of a registered instance."""
+        ids = place.member_id, place.client_id, place.client_host, place.instance_id
+        timeouts = place.session_timeout_ms, place.rebalance_timeout_ms
+        return cls(*ids, *timeouts, b"", protocol_type=group.protocol_type, is_expected=True)
 
     @classmethod
     def of_former(cls, member_id: str) -> "MemberView":
@@ -408,9 +417,8 @@ class PendingOffsetView(msgspec.Struct, frozen=True):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """One group, of either kind.
+class GroupDescription(View, frozen=True, kw_only=True):
+    """One group, of either kind, without its history.
 
     Attributes:
         state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group. Of
@@ -420,7 +428,6 @@ class GroupView:
         protocol_name: The protocol, for consumers the assignor; None during a join phase and without members.
         leader_id: The member id of the leader. Consumer groups have none.
         members: The members in the order in which they first joined, then the expected instances.
-        history: Its timeline.
         pending_offsets: The offsets in transactions that are open: they are stored when these are committed.
         type: Kafka's group type: "classic", or "consumer" for consumer groups (KIP-848); None if there is no such
             group.
@@ -435,10 +442,19 @@ class GroupView:
     protocol_name: str | None
     leader_id: str | None
     members: tuple[MemberView, ...]
-    history: Timeline = field(repr=False, compare=False)
     pending_offsets: tuple[PendingOffsetView, ...] = ()
     type: GroupType | None = None
     assignment_epoch: int | None = None
+
+
+class GroupView(GroupDescription, frozen=True, kw_only=True):
+    """One group, of either kind.
+
+    Attributes:
+        history: Its timeline.
+    """
+
+    history: Timeline
 
     @classmethod
     def of(
@@ -450,13 +466,30 @@ class GroupView:
     ) -> "GroupView":
         history = history or Timeline(group_id, (), 0.0)
         if group is None:
-            return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
+            return cls(
+                group_id=group_id,
+                state=GroupState.DEAD.value,
+                generation_id=0,
+                protocol_type=None,
+                protocol_name=None,
+                leader_id=None,
+                members=(),
+                history=history,
+            )
         members = tuple(MemberView.of(member, group) for member in group.members.values())
-        members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
-        state, generation = group.state.value, group.generation_id
-        kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
-        pending = _pending_views(pending_offsets)
-        return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending, "classic")
+        members += tuple(MemberView.of_reserved(place, group) for place in group.extension.reserved_places)
+        return cls(
+            group_id=group_id,
+            state=group.state.value,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader_id=group.leader_id,
+            members=members,
+            history=history,
+            pending_offsets=_pending_views(pending_offsets),
+            type="classic",
+        )
 
     @classmethod
     def of_consumer_group(
@@ -512,8 +545,8 @@ class GroupView:
         line += ", expected" if member.is_expected else ""
         if member.member_epoch is not None:
             line += f", epoch {member.member_epoch}, has {format_partitions(member.assigned_partitions or ())}"
-        if member.pending_revocation:
-            line += f", has to give up {format_partitions(member.pending_revocation)}"
+        if member.pending_revocation_names:
+            line += f", has to give up {', '.join(member.pending_revocation_names)}"
         if member.awaited:
             awaited = [(each.topic, each.partition) for each in member.awaited]
             line += f", waits for {format_partitions(awaited)}"
@@ -565,7 +598,7 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
         return view
     members = {member.member_id: member for member in view.members}
     is_preparing = moment.state_to == GroupState.PREPARING_REBALANCE.value
-    return replace(
+    return msgspec.structs.replace(
         view,
         state=moment.state_to,
         generation_id=moment.generation_id,
@@ -579,7 +612,7 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
     """Return the views of all groups at this time, ordered by broker; then those of all consumer groups."""
-    modern = [
+    consumer = [
         GroupView.of_consumer_group(cluster, broker, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()
         for group in broker.coordinator.groups.consumer
@@ -594,7 +627,7 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
         for broker in cluster.brokers.values()
         for group in broker.coordinator.groups.classic.values()
     ]
-    return classic + modern
+    return classic + consumer
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[tuple[str, int], CommittedOffset]:

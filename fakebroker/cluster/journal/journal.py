@@ -1,6 +1,6 @@
 """Journals keep the newest calls of a cluster, up to a limit, with their messages or with summaries; or nothing.
 
-Queries are in `cluster/inspect/`. `Cluster.handle` adds each call before it is answered.
+Queries are in `cluster/inspect/`. `RequestPath.handle` adds each call before it is answered.
 """
 
 from collections import deque

@@ -7,21 +7,16 @@ import msgspec
 
 from fakebroker.coordinator.consumer.assignors import GroupSpec, MemberSpec
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
-from fakebroker.coordinator.consumer.member import Partitions
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    AssignmentEpochValue,
-    ConsumerGroupRecord,
-    CurrentAssignmentRecord,
-    CurrentAssignmentValue,
-    GroupEpochRecord,
-    GroupEpochValue,
-    MemberSubscriptionRecord,
-    SubscriptionValue,
-    TargetAssignmentRecord,
+    assignment_epoch_record,
+    current_assignment_record,
+    group_epoch_record,
+    subscription_record,
+    target_assignment_record,
 )
-from fakebroker.coordinator.consumer.states import STABLE
 from fakebroker.coordinator.consumer.subscriptions import TopicMetadata, metadata_hash
+from fakebroker.coordinator.records import KeyedRecord
 from fakebroker.topic_partition import TopicPartition
 
 
@@ -52,7 +47,7 @@ def group_records(
     topics: Sequence[str],
     assignor: str | None,
     config: ConsumerGroupConfig,
-) -> Iterator[ConsumerGroupRecord]:
+) -> Iterator[KeyedRecord]:
     """Yield the records of a group in which nothing is to be reconciled.
 
     Args:
@@ -64,32 +59,27 @@ def group_records(
         config: The settings of the coordinator.
     """
     names = frozenset(topics)
-    for member in members:
-        value = SubscriptionValue(
+    target = _target(members, topics, assignor, config)
+    joined = [
+        ConsumerGroupMember(
+            member_id=member.member_id,
             instance_id=member.instance_id,
-            rack_id=None,
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=names,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=assignor,
-        )
-        yield MemberSubscriptionRecord(group_id, member.member_id, value)
-    hash_ = metadata_hash(names if members else (), config.topics)
-    yield GroupEpochRecord(group_id, GroupEpochValue(epoch, hash_))
-    target = _target(members, topics, assignor, config)
-    for member in members:
-        yield TargetAssignmentRecord(group_id, member.member_id, target[member.member_id])
-    yield AssignmentEpochRecord(group_id, AssignmentEpochValue(epoch))
-    for member in members:
-        current = CurrentAssignmentValue(
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
             member_epoch=epoch,
             previous_epoch=0,
-            state=STABLE,
             assigned=target[member.member_id],
-            pending_revocation={},
         )
-        yield CurrentAssignmentRecord(group_id, member.member_id, current)
+        for member in members
+    ]
+    yield from (subscription_record(group_id, member) for member in joined)
+    yield group_epoch_record(group_id, epoch, metadata_hash(names if members else (), config.topics))
+    yield from (target_assignment_record(group_id, member.member_id, member.assigned) for member in joined)
+    yield assignment_epoch_record(group_id, epoch)
+    yield from (current_assignment_record(group_id, member, config.release) for member in joined)
 
 
 def _target(

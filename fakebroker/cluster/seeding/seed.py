@@ -23,11 +23,17 @@ from fakebroker.coordinator.classic.rebalance import reject_waiting
 from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
-from fakebroker.coordinator.group_records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
-from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.persistence import replay
+from fakebroker.coordinator.records import CoordinatorRecord, KeyedRecord, group_of
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
+from fakebroker.protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from fakebroker.topic_partition import (
     LEGAL_NAME,
     MAX_INT64,
@@ -368,8 +374,8 @@ class SeedPlan:
         """Return the records that create the group, Stable or Empty, in __consumer_offsets."""
         yield from self._consumer_group_records() if self.is_consumer_group else [self._group_record(now_ms)]
         for (topic, index), offset in self.offsets.items():
-            committed = CommittedOffset(offset=offset, commit_timestamp_ms=int(now_ms))
-            yield OffsetRecord(self.group_id, topic, index, committed)
+            key = OffsetCommitKey(group=self.group_id, topic=topic, partition=index)
+            yield CoordinatorRecord(key, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=int(now_ms)))
 
     def _consumer_group_records(self) -> Iterable[KeyedRecord]:
         is_assigned = self._seed.assignment is not None
@@ -388,31 +394,31 @@ class SeedPlan:
         assignor = self._seed.protocol
         return group_records(self.group_id, epoch, members, self._topics, assignor, self._consumer_config)
 
-    def _group_record(self, now_ms: float) -> GroupRecord:
+    def _group_record(self, now_ms: float) -> KeyedRecord:
         is_empty = self.state in _WITHOUT_MEMBERS
-        members = tuple(self._member_values())
+        members = list(self._member_values())
         generation = self.generation - (self.state is GroupState.COMPLETING_REBALANCE)
-        value = GroupValue(
+        value = GroupMetadataValue(
             protocol_type=CONSUMER_PROTOCOL_TYPE,
-            generation_id=generation,
-            protocol_name=None if is_empty else self._protocol,
+            generation=generation,
+            protocol=None if is_empty else self._protocol,
             leader=None if is_empty else members[0].member_id,
-            state_timestamp_ms=_whole_ms(now_ms),
+            current_state_timestamp=_whole_ms(now_ms),
             members=members,
         )
-        return GroupRecord(self.group_id, value)
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
-    def _member_values(self) -> Iterable[MemberValue]:
+    def _member_values(self) -> Iterable[MemberMetadata]:
         subscription = _subscription_bytes(tuple(self._topics))
         for member, partitions in zip(self._members, self._assignments, strict=True):
             client_id = member.client_id or ""
-            yield MemberValue(
+            yield MemberMetadata(
                 member_id=member.member_id or f"{member.instance_id or client_id}-{uuid_text(self._cluster.new_id())}",
-                instance_id=member.instance_id,
+                group_instance_id=member.instance_id,
                 client_id=client_id,
                 client_host=member.client_host,
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
                 subscription=subscription,
                 assignment=_assignment_bytes(tuple(partitions)),
             )
@@ -493,7 +499,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], no
     cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
-    if broker is not None and not broker.coordinator.error_for(records[0].group_id):
+    if broker is not None and not broker.coordinator.error_for(group_of(records[0])):
         loaded = replay(records, partition.index, broker.release)
         broker.coordinator.groups.add_loaded(loaded, now_ms)
 

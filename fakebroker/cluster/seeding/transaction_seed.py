@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.seeding.producer import produce
 from fakebroker.cluster.seeding.seed_lag import MAX_RECORDS
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
@@ -204,4 +203,4 @@ def _append(cluster: Cluster, partition: Partition, count: int, producer_id: int
         records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
     )
     partition.log.append(data, partition.leader_epoch)
-    fetch.wake(cluster, partition, len(data), now_ms)
+    cluster.purgatory.wake(partition, len(data))

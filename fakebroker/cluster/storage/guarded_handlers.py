@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Protocol
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.cluster.faults.error_responses import InjectedError, refusal
-from fakebroker.cluster.handlers import BY_NAME, Handler
+from fakebroker.cluster.handlers import BY_NAME
 from fakebroker.cluster.handlers.controller_requests import MAX_RECORDS_PER_USER_OP
+from fakebroker.cluster.request_path import Handler
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Message
 
@@ -39,7 +40,7 @@ class Guard(Protocol):
 
 
 class GuardedHandlers(dict[str, Handler]):
-    """The handlers by the names of their APIs, as `BY_NAME`.
+    """The handlers, as `BY_NAME`.
 
     Args:
         guard: Knows whether there is space for changes.

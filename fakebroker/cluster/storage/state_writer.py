@@ -73,7 +73,7 @@ class StateWriter:
         self.sections_may_differ = True
         self.was_replaced = False
         cluster.storage = cluster.topics.storage = self
-        cluster.handlers = GuardedHandlers(self)
+        cluster.requests.handlers = GuardedHandlers(self)
         if not starts:  # The first entry, so that a crash leaves none without it. (There are some after other starts.)
             self._entries.write_section(Kind.IDS, encode(self._current_ids()))
         self._attach_all()

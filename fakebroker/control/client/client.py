@@ -5,10 +5,11 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 
 import inspect
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypedDict, Unpack
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -32,19 +33,6 @@ from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
 from fakebroker.control.client.http import Http, NotFound, Unreachable
-from fakebroker.control.client.json_views import (
-    broker_view,
-    deadline,
-    group_path,
-    group_view,
-    named_error,
-    plain_seed,
-    record_view,
-    timeline_of,
-    transaction_path,
-    transaction_timeline_of,
-    transaction_view,
-)
 from fakebroker.control.client.remote_handles import RemoteAppendFailure, RemoteFault
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
@@ -53,9 +41,11 @@ from fakebroker.server.journal_files import JournalExport, parse_journal, restor
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits.blocking_waits import BlockingWaits, WaitKind
 from fakebroker.server.waits.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
-from fakebroker.validation import Data, convert, plain
+from fakebroker.topic_partition import is_partition, partition_name
+from fakebroker.validation import Data, convert, data_bytes, plain
 
 P = ParamSpec("P")
+V = TypeVar("V", GroupView, TransactionView)
 
 TIMEOUT_S = 10.0
 
@@ -83,6 +73,11 @@ def _command(method: Callable[P, None]) -> Callable[P, None]:
         arguments.pop("self").perform(method.__name__, **arguments, **options)
 
     return run
+
+
+def _with_history(kind: type[V], row: Mapping[str, Any], history: object) -> V:
+    """Convert the JSON of a group or a transactional id to its view, with a timeline or the JSON of one."""
+    return msgspec.convert({**row, "history": history}, kind)
 
 
 class GroupOptions(TypedDict, total=False):
@@ -161,17 +156,19 @@ class Client(BlockingWaits, JournalExport):
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
-        return tuple(map(broker_view, self.get("brokers")["brokers"]))
+        return msgspec.convert(self.get("brokers")["brokers"], tuple[BrokerView, ...])
 
     def coordinator_of(self, group_id: str) -> BrokerView:
-        node_id = self.get(f"{group_path(group_id)}/coordinator")["node_id"]
+        node_id = self.get(f"{_group_path(group_id)}/coordinator")["node_id"]
         if node_id is None:
             raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
-        return broker_view(self.get(f"brokers/{node_id}"))
+        return msgspec.convert(self.get(f"brokers/{node_id}"), BrokerView)
 
     def group(self, group_id: str) -> GroupView:
         detail = self._get_of_group(group_id, "")
-        return GroupView.of(group_id, None) if detail is None else group_view(detail, self.timeline(group_id))
+        if detail is None:
+            return GroupView.of(group_id, None)
+        return _with_history(GroupView, detail, self.timeline(group_id))
 
     def groups(self) -> list[GroupView]:
         """Return all groups sorted by name, with one request for each hundred."""
@@ -181,7 +178,7 @@ class Client(BlockingWaits, JournalExport):
             page = self.get("group_views", after=after, limit=_GROUPS_PER_REQUEST)
             for row in page["groups"]:
                 after = row["group_id"]
-                views.append(group_view(row, timeline_of(row, page["taken_ms"])))
+                views.append(_with_history(GroupView, row, {**row, "taken_ms": page["taken_ms"]}))
             if len(page["groups"]) < _GROUPS_PER_REQUEST:
                 return views
 
@@ -197,26 +194,25 @@ class Client(BlockingWaits, JournalExport):
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
         detail = self._get_of_group(group_id, "") or {"offsets": []}
-        return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in detail["offsets"]}
+        return {(row["topic"], row["partition"]): msgspec.convert(row, CommittedOffset) for row in detail["offsets"]}
 
     def timeline(self, group_id: str) -> Timeline:
         timeline = self._get_of_group(group_id, "/timeline")
-        if timeline is None:
-            return Timeline(group_id, (), 0.0)
-        return timeline_of(timeline, timeline["taken_ms"])
+        return Timeline(group_id, (), 0.0) if timeline is None else msgspec.convert(timeline, Timeline)
 
     def explain(self, group_id: str) -> str:
-        text: str = self.get(f"{group_path(group_id)}/explain")["text"]
+        text: str = self.get(f"{_group_path(group_id)}/explain")["text"]
         return text
 
     def transaction(self, transactional_id: str) -> TransactionView:
         try:
-            detail = self.get(transaction_path(transactional_id))
+            detail = self.get(_transaction_path(transactional_id))
         except NotFound as error:
             if error.field != "transaction":
                 raise
             raise ConfigError.of("transactional_id", transactional_id, error.expected or "") from None
-        return transaction_view(detail["transaction"], transaction_timeline_of(transactional_id, detail))
+        row = detail["transaction"]
+        return _with_history(TransactionView, row, {**detail, "transactional_id": transactional_id})
 
     def transactions(
         self, *, state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None
@@ -228,7 +224,7 @@ class Client(BlockingWaits, JournalExport):
             page = self.get("transactions", **filters, offset=len(rows), limit=_TRANSACTIONS_PER_REQUEST)
             rows += page["transactions"]
             if len(page["transactions"]) < _TRANSACTIONS_PER_REQUEST:
-                return [transaction_view(row, self.transaction_timeline(row["transactional_id"])) for row in rows]
+                return list(map(self._transaction_of, rows))
 
     def transaction_rows(self, *, sort: str = "name", limit: int = 100) -> list[dict[str, Any]]:
         """Return rows of the list of transactional ids: id, state, producer, partitions, reason."""
@@ -236,19 +232,23 @@ class Client(BlockingWaits, JournalExport):
         return rows
 
     def hanging_transactions(self) -> list[HangingTransaction]:
-        return [HangingTransaction(**row) for row in self.get("hanging_transactions")["hanging_transactions"]]
+        found = self.get("hanging_transactions")["hanging_transactions"]
+        return msgspec.convert(found, list[HangingTransaction])
 
     def transaction_timeline(self, transactional_id: str) -> TransactionTimeline:
         try:
-            timeline = self.get(f"{transaction_path(transactional_id)}/timeline")
+            timeline = self.get(f"{_transaction_path(transactional_id)}/timeline")
         except NotFound as error:
             if error.field != "transaction":
                 raise
             return TransactionTimeline(transactional_id, (), 0.0)
-        return transaction_timeline_of(transactional_id, timeline)
+        return msgspec.convert(timeline, TransactionTimeline)
+
+    def _transaction_of(self, row: Mapping[str, Any]) -> TransactionView:
+        return _with_history(TransactionView, row, self.transaction_timeline(row["transactional_id"]))
 
     def explain_transaction(self, transactional_id: str) -> str:
-        text: str = self.get(f"{transaction_path(transactional_id)}/explain")["text"]
+        text: str = self.get(f"{_transaction_path(transactional_id)}/explain")["text"]
         return text
 
     def journal_view(self) -> JournalView:
@@ -258,7 +258,7 @@ class Client(BlockingWaits, JournalExport):
     def _get_of_group(self, group_id: str, path: str) -> Any:
         """GET a path below a group's; return None if the group is unknown."""
         try:
-            return self.get(group_path(group_id) + path)
+            return self.get(_group_path(group_id) + path)
         except NotFound as error:
             if error.field != "group":
                 raise
@@ -277,7 +277,7 @@ class Client(BlockingWaits, JournalExport):
                     check_type(name, arguments[name], str, "a string")
         poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         with collecting(poller):
-            value = self._waited(kind, arguments, self._wait_in_steps(kind, timeout_s, poller, named_error(arguments)))
+            value = self._waited(kind, arguments, self._wait_in_steps(kind, timeout_s, poller, _named_error(arguments)))
             if poller is not None and kind == "state" and arguments["state"] == STABLE:
                 value = self._wait_for_assignments(value, arguments["members"], poller)
         return value if poller is None else Polled(value, poller.records)
@@ -285,12 +285,12 @@ class Client(BlockingWaits, JournalExport):
     def _waited(self, kind: WaitKind, arguments: Mapping[str, Any], found: Any) -> Any:
         """Return the result of a wait, from the JSON of its response."""
         if kind == "commit":
-            return CommittedOffset(**found)
+            return msgspec.convert(found, CommittedOffset)
         if kind == "transaction":
-            return transaction_view(found, self.transaction_timeline(found["transactional_id"]))
+            return self._transaction_of(found)
         if kind == "request":
             return self.requests(**{name: value for name, value in arguments.items() if name != "count"})
-        return group_view(found, self.timeline(found["group_id"]))
+        return _with_history(GroupView, found, self.timeline(found["group_id"]))
 
     def _wait_in_steps(
         self, kind: str, timeout_s: float, poller: ConsumerPoller | None, arguments: Mapping[str, Any]
@@ -383,7 +383,7 @@ class Client(BlockingWaits, JournalExport):
         while not is_complete:
             page = self.get(path, partition=partition, offset=offset)
             for row in page["records"]:
-                yield record_view(topic, row)
+                yield _record_view(topic, row)
                 offset = row["offset"] + 1
             is_complete = page["is_complete"]
 
@@ -450,7 +450,7 @@ class Client(BlockingWaits, JournalExport):
     ) -> None: ...
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        return broker_view(self.perform("add_broker", like=like))
+        return msgspec.convert(self.perform("add_broker", like=like), BrokerView)
 
     @_command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
@@ -547,7 +547,7 @@ class Client(BlockingWaits, JournalExport):
 
     def seed_groups(self, groups: Seeds) -> None:
         seeds = COMMANDS["seed_groups"].checked({"groups": seeds_from(groups)})["groups"]
-        self.post("groups/seed", {"groups": [plain_seed(seed) for seed in seeds]})
+        self.post("groups/seed", {"groups": [_plain_seed(seed) for seed in seeds]})
 
     def snapshot(self) -> str:
         """Take a snapshot of the cluster; return its id, for `restore`."""
@@ -570,7 +570,7 @@ class Client(BlockingWaits, JournalExport):
         for name in ("before", "then"):
             if any(callable(action) for action in actions_of(getattr(valid, name))):
                 raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
-        row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
+        row = self.post("faults", _named_error(msgspec.structs.asdict(valid)))
         return RemoteFault(self._http, self._base, row["id"], valid)
 
     @property
@@ -638,7 +638,68 @@ class Client(BlockingWaits, JournalExport):
     def advance(self, seconds: float) -> None: ...
 
     def advance_to_next_deadline(self) -> list[Deadline] | None:
-        return [deadline(each) for each in self.post("clock/advance_to_next_deadline")["deadlines"]] or None
+        return msgspec.convert(self.post("clock/advance_to_next_deadline")["deadlines"], list[Deadline]) or None
 
     def pending_deadlines(self) -> list[Deadline]:
-        return [deadline(each) for each in self.get("deadlines")["deadlines"]]
+        return msgspec.convert(self.get("deadlines")["deadlines"], list[Deadline])
+
+
+def _group_path(group_id: str) -> str:
+    """Return the path of a group below its cluster's.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("group_id", group_id, str, "a string")
+    return f"groups/{_escaped(group_id)}"
+
+
+def _transaction_path(transactional_id: str) -> str:
+    """Return the path of a transactional id below its cluster's.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("transactional_id", transactional_id, str, "a string")
+    return f"transactions/{_escaped(transactional_id)}"
+
+
+def _escaped(text: str) -> str:
+    """Return an id as a segment of a path; see `fakebroker.control.routes.arguments.ANY_TEXT`."""
+    escaped = text.replace("~", "~7E")
+    return quote(escaped.replace(".", "~2E") if escaped in (".", "..") else escaped, safe="")
+
+
+def _record_view(topic: str, row: Mapping[str, Any]) -> RecordView:
+    """Convert a `RecordRow`."""
+    return RecordView(
+        topic,
+        row["partition"],
+        row["offset"],
+        row["timestamp"],
+        _data(row["key"]),
+        _data(row["value"]),
+        tuple((name, _data(value)) for name, value in row["headers"]),
+    )
+
+
+def _data(data: str | Mapping[str, str] | None) -> bytes | None:
+    """Convert a key or value of a record; see `fakebroker.validation.json_data`."""
+    return b64decode(data["base64"]) if isinstance(data, Mapping) else data_bytes(data)
+
+
+def _named_error(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with error codes replaced by their names."""
+    return {name: value.name if isinstance(value, ErrorCode) else value for name, value in options.items()}
+
+
+def _plain_seed(seed: GroupSeed) -> dict[str, Any]:
+    """Return a seed as JSON: without null, and with partitions as "orders-0"."""
+    plain = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
+    for name in ("offsets", "lag"):
+        if isinstance(plain.get(name), Mapping):
+            plain[name] = {
+                partition_name(partition) if is_partition(partition) else partition: number
+                for partition, number in plain[name].items()
+            }
+    return plain

@@ -48,7 +48,7 @@ def _row(served: ServedCluster, node_id: int) -> BrokerRow:
         Problem: There is no such broker.
     """
     for row in broker_rows(served, served.rates(), run_at_once(served.index.counts())):
-        if row["node_id"] == node_id:
+        if row.node_id == node_id:
             return row
     raise not_found("broker", node_id, f"one of {', '.join(map(str, served.cluster.cluster.brokers))}")
 

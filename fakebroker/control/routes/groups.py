@@ -166,15 +166,12 @@ def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> 
         _check_known(served, group_id)
     moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
     timeline = Timeline(group_id, moments, served.cluster.clock.now_ms(), dropped)
-    return {
-        "group_id": group_id,
-        "taken_ms": timeline.taken_ms,
-        "moments": list(moments),
-        "dropped": dropped,
-        "names": names_in(moments),
-        "text": timeline.text() if query.text else None,
-        "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
-    }
+    return TimelineView(
+        **msgspec.structs.asdict(timeline),
+        names=names_in(moments),
+        drawn_text=timeline.text() if query.text else None,
+        drawn_svg=timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
+    )
 
 
 class Coordinator(TypedDict):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Callable
 from itertools import chain
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -15,10 +15,9 @@ from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, Content, operation
-from fakebroker.control.routes.views.group_views import GroupDetail, detail
+from fakebroker.control.routes.views.group_views import Committed, GroupDetail, detail
 from fakebroker.control.routes.views.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
-from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
 from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S, WaitKind
@@ -65,34 +64,24 @@ class RequestList(TypedDict):
     dropped: int
 
 
-class JournalFilters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Filters, all of which must match."""
+_FILTERS = {"api": str, "client_id": str, **get_type_hints(Filters)}
 
-    api: str | None = None
-    client_id: str | None = None
-    group: str | None = None
-    member: str | None = None
-    instance_id: str | None = None
-    topic: str | None = None
-    partition: str | None = None
-    transactional_id: str | None = None
-    producer_id: int | None = None
-    generation: int | None = None
-    principal: str | None = None
-    broker: int | None = None
-    connection: int | None = None
-    version: int | None = None
-    error: str | None = None
-    fault: bool | None = None
-    since: float | None = None
-    until: float | None = None
+
+def _filters() -> type[msgspec.Struct]:
+    """Return a struct with all filters. In a query, a number or an error that can be text is text."""
+    fields = [(name, (str if str in get_args(kind) else kind) | None, None) for name, kind in _FILTERS.items()]
+    return msgspec.defstruct("_Filters", fields, forbid_unknown_fields=True)
+
+
+class JournalFilters(_filters()):  # type: ignore[misc]  # generated from the filters of `requests`
+    """Filters, all of which must match."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters except `api`, by name; those that are not given are None."""
-        return {name: getattr(self, name) for name in ("client_id", *Filters.__annotations__)}
+        return {name: getattr(self, name) for name in _FILTERS if name != "api"}
 
 
-class JournalQuery(JournalFilters, kw_only=True, forbid_unknown_fields=True):
+class JournalQuery(JournalFilters):
     """Filters, all of which must match. By default, the last matching requests are returned.
 
     With `after`, the first matching requests after that number are returned.
@@ -191,15 +180,6 @@ async def _lines(served: ServedCluster, view: JournalView) -> AsyncGenerator[byt
 # Waiting
 
 
-class Committed(TypedDict):
-    """A committed offset."""
-
-    offset: int
-    metadata: str
-    leader_epoch: int
-    commit_timestamp_ms: int
-
-
 class Requests(TypedDict):
     """Requests, oldest first."""
 
@@ -259,13 +239,7 @@ async def wait_for_transaction(served: ServedCluster, body: Arguments) -> Transa
 @operation("POST", f"{CLUSTER}/wait/commit", body=_body(FakeCluster.wait_for_commit))
 async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
     """Wait until a group has committed an offset."""
-    committed: CommittedOffset = await _waited(served, "commit", body)
-    return {
-        "offset": committed.offset,
-        "metadata": committed.metadata,
-        "leader_epoch": committed.leader_epoch,
-        "commit_timestamp_ms": committed.commit_timestamp_ms,
-    }
+    return Committed.of(await _waited(served, "commit", body))
 
 
 @operation("POST", f"{CLUSTER}/wait/request", body=_body(FakeCluster.wait_for_request))

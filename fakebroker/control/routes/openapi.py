@@ -22,12 +22,12 @@ _REF = "#/components/schemas/{name}"
 @cache
 def document() -> str:
     """Return the document as JSON."""
-    kinds: list[Any] = [ProblemDetails]
     operations = [each for each in OPERATIONS if each.is_documented]
-    for operation in operations:
-        kinds += [kind for kind in (operation.body, operation.query) if kind is not None]
-        kinds += [] if operation.result in (Content, type(None)) else [operation.result]
+    read = [kind for each in operations for kind in (each.body, each.query) if kind is not None]
+    kinds = [ProblemDetails, *read, *(each.result for each in operations if each.result not in (Content, type(None)))]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    for name in components.keys() - msgspec.json.schema_components(read)[1].keys():
+        _require_written(components[name])
     by_kind = dict(zip(map(_key, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -46,6 +46,15 @@ def document() -> str:
         "security": [{}, {"token": []}],
     }
     return msgspec.json.encode(openapi).decode()
+
+
+def _require_written(schema: dict[str, Any]) -> None:
+    """Make the fields that have a default required, because results have all fields."""
+    written = [name for name, value in schema.get("properties", {}).items() if "default" in value]
+    for name in written:
+        del schema["properties"][name]["default"]
+    if written:
+        schema["required"] = [*schema["required"], *written]
 
 
 def _key(kind: Any) -> str:

@@ -26,7 +26,6 @@ from fakebroker.control.routes.views.transaction_views import (
     TransactionDetail,
     TransactionRow,
     TransactionTimelineView,
-    moment_row,
     transaction_detail,
     transaction_row,
 )
@@ -118,14 +117,11 @@ def get_transaction_timeline(
         _existing(served, transactional_id)
     moments = whole.moments[-query.limit :]
     timeline = TransactionTimeline(transactional_id, moments, whole.taken_ms, whole.dropped)
-    return {
-        "transactional_id": transactional_id,
-        "taken_ms": timeline.taken_ms,
-        "moments": list(map(moment_row, moments)),
-        "dropped": timeline.dropped,
-        "text": timeline.text() if query.text else None,
-        "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
-    }
+    return TransactionTimelineView(
+        **msgspec.structs.asdict(timeline),
+        drawn_text=timeline.text() if query.text else None,
+        drawn_svg=timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
+    )
 
 
 @operation("GET", f"{TRANSACTION}/explain")

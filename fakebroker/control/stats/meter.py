@@ -25,7 +25,7 @@ from fakebroker.coordinator.consumer.group import UPGRADED
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
 from fakebroker.coordinator.group_history import History, Moment, RecordedMoment
 from fakebroker.coordinator.history import DEAD, LOADED, MAX_SIZE
-from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
+from fakebroker.coordinator.transaction.history import RecordedTransactionMoment, TransactionHistory
 from fakebroker.coordinator.transaction.transaction import PREPARE_ABORT, PREPARE_COMMIT
 from fakebroker.server.connections.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
@@ -216,7 +216,7 @@ class Meter:
             self._moments_ids -= self._moments.popleft()[1].size
         self.changes += len(moments)
 
-    def _on_transaction_moments(self, transactional_id: str, moments: Sequence[TransactionMoment]) -> None:
+    def _on_transaction_moments(self, transactional_id: str, moments: Sequence[RecordedTransactionMoment]) -> None:
         for moment in moments:
             if moment.is_transition and moment.state_from in _OUTCOMES:
                 self.ended_transactions[_OUTCOMES[moment.state_from]] += 1

@@ -10,9 +10,10 @@ import msgspec
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroupList
-    from fakebroker.control.routes.views.cluster_views import Overview
     from fakebroker.control.routes.views.group_rows import GroupRow
-    from fakebroker.control.routes.views.transaction_views import TransactionRow
+
+Row = dict[str, Any]
+"""An object of the control API's JSON."""
 
 MAX_GROUPS = 50
 MAX_BLOCKED = 20
@@ -46,24 +47,24 @@ class ClusterState(msgspec.Struct, frozen=True):
         events: Events, newest first.
     """
 
-    overview: "Overview"
+    overview: Row
     blocked: "BlockedGroupList"
     unstable: "Sequence[GroupRow]"
     busy: "Sequence[GroupRow]"
-    transactions: "Sequence[TransactionRow]"
+    transactions: Sequence[Row]
     events: Sequence[Event]
 
 
 class Source(Protocol):
     """The methods used of `fakebroker.control.Client`."""
 
-    def overview(self) -> dict[str, Any]: ...
+    def overview(self) -> Row: ...
 
-    def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
+    def group_rows(self, *, sort: str, limit: int) -> list[Row]: ...
 
-    def blocked_groups(self, *, limit: int) -> dict[str, Any]: ...
+    def blocked_groups(self, *, limit: int) -> Row: ...
 
-    def transaction_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
+    def transaction_rows(self, *, sort: str, limit: int) -> list[Row]: ...
 
 
 class Observer:
@@ -81,10 +82,12 @@ class Observer:
 
     def fetch(self) -> ClusterState:
         """Fetch the current state."""
-        overview = cast("Overview", self._source.overview())
+        overview = self._source.overview()
         blocked = cast("BlockedGroupList", self._source.blocked_groups(limit=MAX_BLOCKED))
         unstable, busy = self._groups("unstable"), self._groups("busy")
-        transactions = self._transactions() if overview["transactions_by_state"] else []
+        transactions: list[Row] = []
+        if overview["transactions_by_state"]:
+            transactions = self._source.transaction_rows(sort="waiting", limit=MAX_TRANSACTIONS)
         self._compare(overview)
         for group in (*unstable, *busy):
             self._add_event(_last_change(group))
@@ -100,14 +103,10 @@ class Observer:
             list(self._events.values()),
         )
 
-    def _transactions(self) -> "list[TransactionRow]":
-        rows = self._source.transaction_rows(sort="waiting", limit=MAX_TRANSACTIONS)
-        return cast("list[TransactionRow]", rows)
-
     def _groups(self, sort: str) -> "list[GroupRow]":
         return cast("list[GroupRow]", self._source.group_rows(sort=sort, limit=MAX_GROUPS))
 
-    def _compare(self, overview: "Overview") -> None:
+    def _compare(self, overview: Row) -> None:
         """Add events for changes of brokers and faults; at first, for brokers that are down and faults."""
         now_ms = overview["clock"]["now_ms"]
         up = {broker["node_id"]: broker["up"] for broker in overview["brokers"]}
@@ -149,7 +148,7 @@ def _last_change(group: "GroupRow") -> Event:
     return Event(group["since_ms"], group["group_id"], f"{change}: {group['why']}" if group["why"] else change)
 
 
-def _last_transition(transaction: "TransactionRow") -> Event:
+def _last_transition(transaction: Row) -> Event:
     change = f"{transaction['state']}, producer {transaction['producer_id']} in epoch {transaction['producer_epoch']}"
     description = f"{change}: {transaction['why']}" if transaction["why"] else change
     return Event(transaction["last_update_ms"], transaction["transactional_id"], description)

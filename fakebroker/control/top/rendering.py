@@ -9,15 +9,13 @@ from rich.console import Group as Lines, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from fakebroker.control.top.observer import REBALANCING, ClusterState, Event
+from fakebroker.control.top.observer import REBALANCING, ClusterState, Event, Row
 from fakebroker.errors import printable
 from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroup
-    from fakebroker.control.routes.views.cluster_views import BrokerRow, Overview
     from fakebroker.control.routes.views.group_rows import GroupRow
-    from fakebroker.control.routes.views.transaction_views import TransactionRow
     from fakebroker.control.stats.rates import ApiRate
 
 Choice = Literal["unstable and busiest", "unstable", "busiest"]
@@ -126,7 +124,7 @@ def _table(section: _Section, count: int) -> Table:
 # Sections
 
 
-def _title(overview: "Overview") -> Table:
+def _title(overview: Row) -> Table:
     brokers, clock, faults = overview["brokers"], overview["clock"], overview["faults"]
     up = sum(broker["up"] for broker in brokers)
     left = Text.assemble(
@@ -142,7 +140,7 @@ def _title(overview: "Overview") -> Table:
     return line
 
 
-def _summary(overview: "Overview") -> Text:
+def _summary(overview: Row) -> Text:
     """Return the number of groups in total and by state, rebalancing ones first."""
     by_state = overview["groups_by_state"]
     line = Text(_count(sum(by_state.values()), "group"), no_wrap=True, overflow="ellipsis")
@@ -201,7 +199,7 @@ def _outcome(group: "BlockedGroup", now_ms: float) -> str:
     return f"removed in ≤{left}" if group["removes"] else f"goes on in {left}"
 
 
-def _brokers(brokers: "Sequence[BrokerRow]", is_narrow: bool) -> _Section:
+def _brokers(brokers: Sequence[Row], is_narrow: bool) -> _Section:
     columns = [
         _column("BROKER"),
         _column("ADDRESS", ratio=1),
@@ -278,7 +276,7 @@ def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
     return [*cells, _text(group["why"])]
 
 
-def _transactions(transactions: "Sequence[TransactionRow]", now_ms: float, width: int) -> _Section:
+def _transactions(transactions: Sequence[Row], now_ms: float, width: int) -> _Section:
     """Return the transactions that have not ended: for how long, and what they wait for."""
     is_narrow = width < _NARROW
     columns = [_column("OPEN TRANSACTION", ratio=1), Column("STATE", no_wrap=True, width=14)]

@@ -4,12 +4,34 @@ The classic group calls the methods of `GroupExtension` and does not depend on a
 `CoordinatorConfig.extension` sets the extension of each group.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterator
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
-from fakebroker.coordinator.api import JoinGroup
+import msgspec
+
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
+from fakebroker.protocol.schema import Message
+
+TaggedFields = tuple[tuple[int, bytes], ...]
+"""Tagged fields of a message, such as `GroupMetadataValue.unknown_tags`."""
+
+
+class ReservedPlace(msgspec.Struct, frozen=True):
+    """A place in a group for a static member that has not joined yet.
+
+    Attributes:
+        client_id, client_host, session_timeout_ms: "" and 0 unless the extension holds back its JoinGroup.
+    """
+
+    member_id: str
+    instance_id: str
+    rebalance_timeout_ms: int
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int = 0
 
 
 class GroupExtension(Protocol):
@@ -26,14 +48,16 @@ class GroupExtension(Protocol):
         """When the timer of the extension expires; infinite if it does not run."""
 
     @property
-    def reserved_places(self) -> int:
-        """The number of reserved places in `group.max.size`. While there are any, the group does not expire."""
+    def reserved_places(self) -> Collection[ReservedPlace]:
+        """The places in `group.max.size` that are reserved. While there are any, the group does not expire."""
 
     @property
     def waiting_joins(self) -> Collection[str]:
         """Ids of members whose JoinGroup the extension holds back. While there are any, the group is not deleted."""
 
-    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> bool:
+    def join(
+        self, request: JoinGroupRequest, context: RequestContext, now_ms: float, new_uuid: Callable[[], str]
+    ) -> bool:
         """Handle a JoinGroup, or return False to let the classic group handle it."""
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
@@ -45,20 +69,39 @@ class GroupExtension(Protocol):
     def expire(self, now_ms: float) -> None:
         """Handle the expiry of the extension's timer."""
 
-    def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
-        """Call `send` with a token and its result, or keep the result if the extension has created the token."""
+    def deliver(
+        self, context: RequestContext, response: Message, send: Callable[[RequestContext, Message], None]
+    ) -> None:
+        """Call `send` with a context and its response, or keep the response to a context of the extension itself."""
 
-    def supersede(self, token: object) -> None:
+    def supersede(self, context: RequestContext) -> None:
         """Handle that a parked join is dropped because the same member has joined again."""
 
     def reject_waiting(self, error: ErrorCode) -> None:
         """Answer the joins that are held back with an error, because the coordinator drops the group."""
 
-    def stored_values(self) -> tuple[object, ...]:
-        """Return the values to store with the group (`GroupValue.extension_values`)."""
+    def stored_tags(self) -> TaggedFields:
+        """Return tagged fields to store in the record of the group."""
 
-    def restore(self, values: Iterable[object], now_ms: float) -> None:
-        """Restore the state of the extension from stored values; called after the members are restored."""
+    def restore(self, tags: TaggedFields, now_ms: float) -> None:
+        """Restore the state of the extension from the record; called after the members are restored."""
+
+    def copied(self, group: Any) -> "GroupExtension":
+        """Return a copy for a copy of the group, which is used to find out what its timers will do."""
+
+    def awaited(self) -> tuple[str, ...]:
+        """Return the ids of the members that the timer of the extension waits for."""
+
+    def explain(self, left: Callable[[float], str]) -> Iterator[str]:
+        """Yield English sentences on the extension; `left` returns the text of the time until a deadline."""
+
+    def explain_expiry(self, removed: Collection[str], outcome: str) -> str:
+        """Return an English sentence on what happens when the timer expires.
+
+        Args:
+            removed: The ids of the members that are removed.
+            outcome: What happens to the group, as a clause.
+        """
 
     def broken_rule(self) -> str | None:
         """Return the description of an invariant of the extension that does not hold, or None."""
@@ -69,10 +112,12 @@ class NoExtension:
 
     timer_name = ""
     deadline_ms = inf
-    reserved_places = 0
+    reserved_places: tuple[ReservedPlace, ...] = ()
     waiting_joins: tuple[str, ...] = ()
 
-    def join(self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> bool:
+    def join(
+        self, request: JoinGroupRequest, context: RequestContext, now_ms: float, new_uuid: Callable[[], str]
+    ) -> bool:
         return False
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
@@ -84,20 +129,34 @@ class NoExtension:
     def expire(self, now_ms: float) -> None:
         pass
 
-    def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
-        send(token, result)
+    def deliver(
+        self, context: RequestContext, response: Message, send: Callable[[RequestContext, Message], None]
+    ) -> None:
+        send(context, response)
 
-    def supersede(self, token: object) -> None:
+    def supersede(self, context: RequestContext) -> None:
         pass
 
     def reject_waiting(self, error: ErrorCode) -> None:
         pass
 
-    def stored_values(self) -> tuple[object, ...]:
+    def stored_tags(self) -> TaggedFields:
         return ()
 
-    def restore(self, values: Iterable[object], now_ms: float) -> None:
+    def restore(self, tags: TaggedFields, now_ms: float) -> None:
         pass
+
+    def copied(self, group: object) -> "NoExtension":
+        return self
+
+    def awaited(self) -> tuple[str, ...]:
+        return ()
+
+    def explain(self, left: Callable[[float], str]) -> Iterator[str]:
+        return iter(())
+
+    def explain_expiry(self, removed: Collection[str], outcome: str) -> str:
+        return ""
 
     def broken_rule(self) -> None:
         return None

@@ -1,7 +1,7 @@
 """The state of one classic group (members, parked requests, deadlines), with methods that keep it consistent.
 
 The functions in `rebalance.py` decide what requests and timers do. Does not depend on other groups, on the coordinator,
-or on the types of tokens.
+or on what a request's context is.
 """
 
 import struct
@@ -14,7 +14,6 @@ from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from fakebroker.coordinator.api import JoinedMember, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.classic.extension import NO_EXTENSION, GroupExtension
 from fakebroker.coordinator.classic.states import (
     COMPLETING_REBALANCE,
@@ -26,13 +25,23 @@ from fakebroker.coordinator.classic.states import (
     GroupState,
 )
 from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_controls import GroupControls
-from fakebroker.coordinator.group_history import Change, RecordedMoment, Timers
-from fakebroker.coordinator.group_records import GroupValue, Record
+from fakebroker.coordinator.group_history import Change, ChangedGroup, RecordedMoment, Timers
 from fakebroker.coordinator.offset_store import OffsetStore
 from fakebroker.coordinator.partitions import Append, java_string_hash
+from fakebroker.coordinator.records import Record
 from fakebroker.coordinator.snapshot_dict import NO_ENTRIES, SnapshotDict
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from fakebroker.protocol.schema import Message
 from fakebroker.utf8 import decode_utf8
 
 # Equal values of members and groups are kept once: most groups of a cluster have the same subscriptions. They must not
@@ -47,7 +56,7 @@ _MOST_BYTES = 1_000
 """Larger values of members are rarely equal, and not shared."""
 
 
-def shared_protocols(protocols: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
+def shared_protocols(protocols: "Protocols") -> "Protocols":
     """Return equal protocols that were passed before, or these."""
     is_large = sum(len(metadata) for _, metadata in protocols) > _MOST_BYTES
     return protocols if is_large else _shared(protocols)
@@ -152,7 +161,44 @@ def most_voted(votes: Iterable[str]) -> str:
     return max(java_hash_map_order(counts), key=counts.__getitem__)
 
 
+# Protocols of members, and responses that have no generation
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Pairs of name and metadata, in order of preference."""
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """Return the protocols of a request as values, since a group keeps nothing of a request itself."""
+    return tuple([(protocol.name, protocol.metadata) for protocol in request.protocols])
+
+
+def null_protocol_name(context: RequestContext) -> str | None:
+    """Return what a JoinGroup response has if there is no protocol: since version 7 null, before ""."""
+    return None if context.api_version >= 7 else ""
+
+
+def join_error(context: RequestContext, error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """Return the JoinGroup response with an error."""
+    return JoinGroupResponse(
+        error_code=error, protocol_name=null_protocol_name(context), leader="", member_id=member_id, members=[]
+    )
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """Return the SyncGroup response with an error."""
+    return SyncGroupResponse(error_code=error, assignment=b"")
+
+
 # Members and groups
+
+
+class HeldSync(NamedTuple):
+    """The SyncGroup of the leader, which waits until the group is released: its assignments by member id."""
+
+    member_id: str
+    assignments: dict[str, bytes]
+    context: RequestContext
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -180,7 +226,7 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
     is_new: bool
     deadline_ms: float = inf
     keeper: Callable[[str], None] | None = None
@@ -218,16 +264,16 @@ class GroupContext(NamedTuple):
 
     Attributes:
         config: The settings.
-        send: Called with the token of a request and its result, to answer it.
+        send: Called with the context of a request and its response, to answer it.
         append: Appends records to an offsets partition.
     """
 
     config: CoordinatorConfig
-    send: Callable[[object, object], None]
+    send: Callable[[RequestContext, Message], None]
     append: Append[Record]
 
 
-class Group:
+class Group(ChangedGroup):
     """One classic group (Kafka's `ClassicGroup`). Between requests and timers, the rules in `invariants` hold.
 
     A cluster can have a million groups. So attributes that most groups do not need are defaults of the class until they
@@ -253,10 +299,10 @@ class Group:
             members have joined.
         static_members: Member ids by instance id.
         pending_members: Ids returned with MEMBER_ID_REQUIRED that have not joined yet, with the deadline of each.
-        parked_joins: Tokens of JoinGroup requests that are answered at the end of the join phase, by member id, in
-            order of arrival.
-        parked_syncs: Tokens of SyncGroup requests that are answered at the leader's SyncGroup, by member id, in order
-            of arrival.
+        parked_joins: The contexts of JoinGroup requests by member id, in order of arrival. They are answered at the
+            end of the join phase.
+        parked_syncs: The contexts of SyncGroup requests by member id, in order of arrival. They are answered at the
+            leader's SyncGroup.
         awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
         repeating_members: The number of members that name a protocol twice.
         new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
@@ -264,10 +310,10 @@ class Group:
         initial_delay_ms: The current delay of an initial rebalance.
         initial_remaining_ms: How much longer an initial rebalance may be delayed after the current delay.
         join_deadline_ms: When the join timer expires; infinite if it is not running. `sync_deadline_ms` likewise.
-        stored: The last stored value of a group with an extension, without the values of the extension; else `None`.
+        stored: The last stored value of a group with an extension, without the extension's tagged fields; else `None`.
         controls: The manual settings of the group's rebalances, or None.
         is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
-        held_sync: The leader's SyncGroup and its token, while the group is held in CompletingRebalance.
+        held_sync: The leader's SyncGroup, while the group is held in CompletingRebalance.
         pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
         is_being_stored: Whether its first join is in progress, and the new group is not in the log yet.
     """
@@ -278,7 +324,6 @@ class Group:
         "context",
         "deadline_ms",
         "generation_id",
-        "group_id",
         "is_initial_rebalance",
         "join_deadline_ms",
         "leader_id",
@@ -288,7 +333,6 @@ class Group:
         "parked_joins",
         "parked_syncs",
         "partition",
-        "pending_change",
         "pending_members",
         "protocol_counts",
         "protocol_name",
@@ -307,10 +351,10 @@ class Group:
     repeating_members: int = 0
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
-    stored: GroupValue | None = None
+    stored: GroupMetadataValue | None = None
     controls: GroupControls | None = None
     is_overdue: bool = False
-    held_sync: tuple[SyncGroup, object] | None = None
+    held_sync: "HeldSync | None" = None
     is_being_stored: bool = False
 
     def __init__(
@@ -340,8 +384,8 @@ class Group:
         self.stored_generation_id = -1
         self.is_initial_rebalance = False
         self.pending_members: dict[str, float] = NO_ENTRIES
-        self.parked_joins: SnapshotDict[object] = NO_ENTRIES
-        self.parked_syncs: SnapshotDict[object] = NO_ENTRIES
+        self.parked_joins: SnapshotDict[RequestContext] = NO_ENTRIES
+        self.parked_syncs: SnapshotDict[RequestContext] = NO_ENTRIES
         self.awaiting_sync: dict[str, None] = NO_ENTRIES
         self.new_member_added = False
         self.join_deadline_ms = inf
@@ -399,13 +443,6 @@ class Group:
 
     # History
 
-    @property
-    def change(self) -> Change:
-        """The changes by the request or timer in progress. Created when needed, because most groups do not change."""
-        if self.pending_change is None:
-            self.pending_change = Change()
-        return self.pending_change
-
     def record_creation(self, cause: str, now_ms: float) -> None:
         """Add the creation of the group to its change; called once, when the group has its first contents."""
         self.change.cause = cause
@@ -431,10 +468,6 @@ class Group:
         change = self.pending_change
         if change is not None and (change.joined or change.rejoined or change.left):
             self._add_moment(self.state, now_ms)
-
-    def forget_change(self) -> None:
-        """Clear `pending_change`."""
-        self.pending_change = None
 
     def _add_moment(self, state_from: Enum, now_ms: float) -> None:
         change = self.change
@@ -529,7 +562,7 @@ class Group:
         In PreparingRebalance the parked joins are counted, in other states the members. So if a group is too large, the
         last members to rejoin are rejected. Places that the extension reserves are counted; pending ids are not.
         """
-        reserved_places = self.extension.reserved_places
+        reserved_places = len(self.extension.reserved_places)
         places = self.config.group_max_size - reserved_places
         if self.state is EMPTY and not self.members:
             return not reserved_places or places > 0
@@ -537,13 +570,13 @@ class Group:
             return member_id in self.parked_joins or len(self.parked_joins) < places
         return member_id in self.members or len(self.members) < places
 
-    def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+    def supports(self, protocol_type: str, protocols: Sequence[JoinGroupRequestProtocol]) -> bool:
         """Whether a member with these protocols can join: at least one of them must be supported by all members."""
         if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
         if protocol_type == self.protocol_type:
-            for name, _ in protocols:
-                if self.protocol_counts.get(name, 0) == len(self.members):
+            for protocol in protocols:
+                if self.protocol_counts.get(protocol.name, 0) == len(self.members):
                     return True
         return False
 
@@ -571,19 +604,19 @@ class Group:
         self.change.joined.append(member.member_id)
         self._count_protocols(member, 1)
 
-    def update(self, member: Member, request: JoinGroup | Member) -> None:
-        """Set protocols and timeouts of a member from its new JoinGroup, or from an old copy of the member."""
-        if request.protocols != member.protocols:
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """Set protocols and timeouts of a member."""
+        if protocols != member.protocols:
             self._count_protocols(member, -1)
-            member.protocols = shared_protocols(request.protocols)
+            member.protocols = shared_protocols(protocols)
             self._count_protocols(member, 1)
-        timeouts_ms = request.rebalance_timeout_ms, request.session_timeout_ms
+        timeouts_ms = rebalance_timeout_ms, session_timeout_ms
         if timeouts_ms != (member.rebalance_timeout_ms, member.session_timeout_ms):
             member.rebalance_timeout_ms, member.session_timeout_ms = shared_timeouts(timeouts_ms)
 
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending id. A parked join gets UNKNOWN_MEMBER_ID; a parked sync is never answered."""
-        self.answer_join(member_id, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.refuse_join(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self.parked_syncs.pop(member_id, None)
         self.take_held_sync(member_id)
         self.awaiting_sync.pop(member_id, None)
@@ -604,8 +637,8 @@ class Group:
         If the old id has not sent its SyncGroup, it stays in `awaiting_sync`, as in Kafka's `ClassicGroup`.
         """
         old_member_id = self.static_members[instance_id]
-        self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
-        self.answer_sync(old_member_id, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+        self.refuse_join(old_member_id, ErrorCode.FENCED_INSTANCE_ID, answered_id=old_member_id)
+        self.answer_sync(old_member_id, sync_error(ErrorCode.FENCED_INSTANCE_ID))
         member: Member = self.members.pop(old_member_id)
         member.member_id = new_member_id
         member.is_new = False
@@ -659,66 +692,79 @@ class Group:
             topics.update(parsed)
         return shared_topics(frozenset(topics))
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return the members for the JoinGroup response of the leader."""
-        name = self.protocol_name or ""
-        return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata_for(name)) for m in self.members.values())
-
-    def join_result(self, member_id: str, *, with_members: bool) -> JoinResult:
-        """Return the JoinGroup result of a member of the current generation."""
-        return JoinResult(
-            NONE,
-            self.generation_id,
-            self.protocol_type,
-            self.protocol_name,
-            self.leader_id or "",
-            member_id,
-            self.joined_members() if with_members else (),
-        )
-
     # Answers
 
-    def answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        """Answer a JoinGroup or SyncGroup. If the request was parked, the caller has removed it."""
-        self.extension.deliver(token, result, self.context.send)
+    def join_response(self, context: RequestContext, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+        """Return the JoinGroup response of a member of the current generation; the leader's has all members."""
+        name = self.protocol_name or ""
+        return JoinGroupResponse(
+            error_code=NONE,
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=name or null_protocol_name(context),
+            leader=self.leader_id or "",
+            member_id=member_id,
+            members=[
+                JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    metadata=member.metadata_for(name),
+                )
+                for member in self.members.values()
+            ]
+            if with_members
+            else [],
+        )
 
-    def park_join(self, member_id: str, token: object) -> None:
+    def answer(self, context: RequestContext, response: JoinGroupResponse | SyncGroupResponse) -> None:
+        """Answer a JoinGroup or SyncGroup. If the request was parked, the caller has removed it."""
+        self.extension.deliver(context, response, self.context.send)
+
+    def park_join(self, member_id: str, context: RequestContext) -> None:
         """Park a join until the join phase ends. As in Kafka, an older join of the member is dropped unanswered."""
         if member_id in self.parked_joins:
             self.extension.supersede(self.parked_joins.pop(member_id))
         if not self.parked_joins:
             self.parked_joins = SnapshotDict()
-        self.parked_joins[member_id] = token
+        self.parked_joins[member_id] = context
         self.change.rejoined.append(member_id)
 
-    def park_sync(self, member_id: str, token: object) -> None:
+    def park_sync(self, member_id: str, context: RequestContext) -> None:
         """Park a sync until the leader has synced. As in Kafka, an older sync of the member is dropped unanswered."""
         if not self.parked_syncs:
             self.parked_syncs = SnapshotDict()
         elif member_id in self.parked_syncs:
             del self.parked_syncs[member_id]
-        self.parked_syncs[member_id] = token
+        self.parked_syncs[member_id] = context
 
-    def answer_join(self, member_id: str, result: JoinResult) -> None:
-        """Answer the parked join of a member, if there is one."""
+    def answer_joins(self) -> None:
+        """Answer all parked joins with the generation that has begun, in order of arrival."""
+        for member_id, context in list(self.parked_joins.items()):
+            del self.parked_joins[member_id]
+            self.answer(context, self.join_response(context, member_id, with_members=member_id == self.leader_id))
+        self.parked_joins = NO_ENTRIES
+
+    def refuse_join(self, member_id: str, error: ErrorCode, answered_id: str = "") -> None:
+        """Answer the parked join of a member, if there is one, with an error and a member id."""
         if member_id in self.parked_joins:
-            self.answer(self.parked_joins.pop(member_id), result)
+            context = self.parked_joins.pop(member_id)
+            self.answer(context, join_error(context, error, answered_id))
             self.parked_joins = self.parked_joins or NO_ENTRIES
 
-    def answer_sync(self, member_id: str, result: SyncResult) -> None:
+    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> None:
         """Answer the parked or held sync of a member, if there is one."""
         if member_id in self.parked_syncs:
-            self.answer(self.parked_syncs.pop(member_id), result)
+            self.answer(self.parked_syncs.pop(member_id), response)
             self.parked_syncs = self.parked_syncs or NO_ENTRIES
         if held := self.take_held_sync(member_id):
-            self.answer(held[1], result)
+            self.answer(held.context, response)
 
     def is_sync_held(self, member_id: str) -> bool:
         """Whether the sync of this member, the leader, is held."""
-        return self.held_sync is not None and self.held_sync[0].member_id == member_id
+        return self.held_sync is not None and self.held_sync.member_id == member_id
 
-    def take_held_sync(self, member_id: str) -> tuple[SyncGroup, object] | None:
-        """Remove and return the held sync and its token; None if there is no held sync of this member."""
+    def take_held_sync(self, member_id: str) -> "HeldSync | None":
+        """Remove and return the held sync; None if there is no held sync of this member."""
         if not self.is_sync_held(member_id):
             return None
         held, self.held_sync = self.held_sync, None

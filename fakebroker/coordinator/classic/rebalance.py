@@ -3,18 +3,29 @@
 Kafka's names for these are `classicGroupJoin`, `classicGroupSync` and `classicGroupLeave`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from math import inf
 
-from fakebroker.coordinator.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.classic.group import Group, Member, shared_assignment
+from fakebroker.coordinator.classic.group import (
+    Group,
+    HeldSync,
+    Member,
+    join_error,
+    protocols_of,
+    shared_assignment,
+    sync_error,
+)
 from fakebroker.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.persistence import store
 from fakebroker.coordinator.snapshot_dict import NO_ENTRIES, SnapshotDict
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # JoinGroup. The checks are in Kafka's order (`GroupMetadataManager.classicGroupJoinToClassicGroup`).
 
@@ -25,49 +36,59 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 def reject_request(
-    group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
-) -> JoinResult | None:
-    """Return the result of a JoinGroup that is rejected regardless of the group's state; None if it passes.
+    request: JoinGroupRequest, context: RequestContext, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
+) -> JoinGroupResponse | None:
+    """Return the response to a JoinGroup that is rejected regardless of the group's state; None if it passes.
 
     Args:
-        group_id: The group.
         request: The request.
+        context: Its context.
         config: The settings of the coordinator.
         error: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if the group is not served here, else NONE.
         exists: Whether the group exists.
     """
-    if not group_id:
-        return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+    if not request.group_id:
+        return join_error(context, ErrorCode.INVALID_GROUP_ID, request.member_id)
     if config.is_before_kip_848 and error:
-        return JoinResult(error, member_id=request.member_id)
+        return join_error(context, error, request.member_id)
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+        return join_error(context, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     if error:
-        return JoinResult(error)
+        return join_error(context, error)
     if request.member_id and not exists:
-        return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+        return join_error(context, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     return None
 
 
-def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
+def join(
+    group: Group, request: JoinGroupRequest, context: RequestContext, now_ms: float, new_uuid: Callable[[], str]
+) -> None:
     """Handle a JoinGroup for a group that exists: answer it at once, or park it until the join phase ends."""
-    if rejection := reject_join(group, request):
-        group.answer(token, rejection)
-    elif not request.member_id:
-        _join_as(new_member_id(request, new_uuid), group, request, token, now_ms)
+    if rejection := reject_join(group, request, context):
+        group.answer(context, rejection)
     elif request.member_id in group.pending_members:
-        _add_member(request.member_id, group, request, token, now_ms)
+        _add_member(request.member_id, group, request, context, now_ms)
+    elif request.member_id:
+        rejoin(group, request, context, now_ms)
     else:
-        rejoin(group, request, token, now_ms)
+        member_id = new_member_id(request.group_instance_id, context, new_uuid)
+        if request.group_instance_id in group.static_members:
+            replace_static_member(member_id, group, request, context, now_ms)
+        elif request.group_instance_id is None and context.api_version >= 4:
+            # A dynamic member has to join again with its new id (KIP-394).
+            group.arm_pending(member_id, request.session_timeout_ms, now_ms)
+            group.answer(context, join_error(context, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            _add_member(member_id, group, request, context, now_ms)
 
 
-def new_member_id(request: JoinGroup, new_uuid: Callable[[], str]) -> str:
+def new_member_id(instance_id: str | None, context: RequestContext, new_uuid: Callable[[], str]) -> str:
     """Return a new member id: the instance id or client id, "-" and a UUID."""
-    return f"{request.client_id if request.instance_id is None else request.instance_id}-{new_uuid()}"
+    return f"{context.client_id if instance_id is None else instance_id}-{new_uuid()}"
 
 
-def reject_join(group: Group, request: JoinGroup) -> JoinResult | None:
-    """Return the result of a join that the group rejects; None if it is accepted.
+def reject_join(group: Group, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | None:
+    """Return the response to a join that the group rejects; None if it is accepted.
 
     If the group is full, the member is also removed.
     """
@@ -75,60 +96,53 @@ def reject_join(group: Group, request: JoinGroup) -> JoinResult | None:
     if not group.has_room_for(member_id):
         group.change.cause = f"JoinGroup of {member_id}, but the group is full"
         group.remove(member_id)
-        return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return join_error(context, ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports(request.protocol_type, request.protocols):
-        return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
+        return join_error(context, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if member_id in group.pending_members:
         # Only dynamic members can be pending. For a static member, Kafka fails with an IllegalStateException.
-        return None if request.instance_id is None else JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if member_id and (error := group.check_member(member_id, request.instance_id)):
-        return JoinResult(error, member_id=member_id)
+        return None if request.group_instance_id is None else join_error(context, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if member_id and (error := group.check_member(member_id, request.group_instance_id)):
+        return join_error(context, error, member_id)
     return None
 
 
-def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
-    """Handle a join without a member id. Since KIP-394, a dynamic member has to join again with `new_member_id`."""
-    if request.instance_id is None and request.requires_member_id:
-        group.arm_pending(new_member_id, request.session_timeout_ms, now_ms)
-        group.answer(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=new_member_id))
-    elif request.instance_id in group.static_members:
-        replace_static_member(new_member_id, group, request, token, now_ms)
-    else:
-        _add_member(new_member_id, group, request, token, now_ms)
-
-
-def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def _add_member(
+    member_id: str, group: Group, request: JoinGroupRequest, context: RequestContext, now_ms: float
+) -> None:
     group.change.cause = f"JoinGroup of {member_id}, a new member"
-    add_new_member(member_id, group, request, token, now_ms)
+    add_new_member(member_id, group, request, context, now_ms)
     _rebalance(group, member_id, now_ms)
 
 
 def _rebalance(group: Group, member_id: str, now_ms: float) -> None:
     """Start or complete a rebalance because of a parked join, which gets the error."""
     if error := rebalance_or_complete(group, now_ms):
-        group.answer_join(member_id, JoinResult(error))
+        group.refuse_join(member_id, error)
 
 
-def add_new_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def add_new_member(
+    member_id: str, group: Group, request: JoinGroupRequest, context: RequestContext, now_ms: float
+) -> None:
     """Add a member and park its join; the caller starts or continues the rebalance."""
     if group.does_new_member_extend_delay:
         group.new_member_added = True
     member = Member(
         member_id=member_id,
-        instance_id=request.instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        instance_id=request.group_instance_id,
+        client_id=context.client_id,
+        client_host=context.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
-        protocols=request.protocols,
+        protocols=protocols_of(request),
         is_new=True,
     )
     group.add(member, request.protocol_type)
-    group.park_join(member_id, token)
+    group.park_join(member_id, context)
     group.arm_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms)
 
 
-def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def rejoin(group: Group, request: JoinGroupRequest, context: RequestContext, now_ms: float) -> None:
     """Handle the join of a member of the group.
 
     Outside of PreparingRebalance, a join with unchanged protocols repeats the current result: the member may not have
@@ -136,98 +150,80 @@ def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> No
     than the metadata.
     """
     member = group.members[request.member_id]
-    is_leader = group.leader_id == member.member_id
-    is_unchanged = group.state is not PREPARING_REBALANCE and request.protocols == member.protocols
-    if is_unchanged and not (is_leader and group.state is STABLE):
-        group.answer(token, group.join_result(member.member_id, with_members=is_leader))
+    protocols = protocols_of(request)
+    is_leader, is_changed = group.leader_id == member.member_id, protocols != member.protocols
+    if not is_changed and group.state is not PREPARING_REBALANCE and not (is_leader and group.state is STABLE):
+        group.answer(context, group.join_response(context, member.member_id, with_members=is_leader))
         return
-    group.change.cause = f"JoinGroup of {_describe_join(member, request, is_leader=is_leader)}"
-    group.update(member, request)
-    group.park_join(member.member_id, token)
+    leader, changed = ", the leader" if is_leader else "", ", with changed protocols" if is_changed else ""
+    group.change.cause = f"JoinGroup of {member.member_id}{leader}{changed}"
+    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    group.park_join(member.member_id, context)
     _rebalance(group, member.member_id, now_ms)
 
 
-def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
-    parts = [member.member_id]
-    if is_leader:
-        parts.append("the leader")
-    if request.protocols != member.protocols:
-        parts.append("with changed protocols")
-    return ", ".join(parts)
-
-
-def replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def replace_static_member(
+    new_member_id: str, group: Group, request: JoinGroupRequest, context: RequestContext, now_ms: float
+) -> None:
     """Handle the join of a static member that has restarted and does not know its id. The member gets a new id.
 
     A Stable group does not rebalance if it would still select the same protocol, even if metadata or timeouts have
     changed.
     """
+    instance_id = request.group_instance_id or ""
     former_leader_id, former_ids = group.leader_id, list(group.members)
-    former = copy(group.members[group.static_members[request.instance_id or ""]])
+    former = copy(group.members[group.static_members[instance_id]])
     group.change.cause = f"JoinGroup of {new_member_id}, which replaces {former.member_id}"
-    member = group.replace_static_member(request.instance_id or "", new_member_id)
+    member = group.replace_static_member(instance_id, new_member_id)
     group.arm_session(member, member.session_timeout_ms, now_ms)  # With the previous session timeout, as in Kafka.
-    group.update(member, request)
-    if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        if error := store(group):
-            _revert_replacement(group, member, former, former_ids, now_ms)
-            result = group.join_result("", with_members=False)
-            result.error = error
-        else:
-            result = _replacement_result(group, new_member_id, request.supports_skip_assignment, former_leader_id)
-        group.answer(token, result)
-        return
-    group.park_join(new_member_id, token)
-    _rebalance(group, new_member_id, now_ms)
-
-
-def _revert_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:
-    """Restore the former member because its replacement could not be stored. Its session restarts."""
-    group.replace_static_member(former.instance_id or "", former.member_id)
-    group.update(member, former)
-    group.members = SnapshotDict((member_id, group.members[member_id]) for member_id in former_ids)
-    group.arm_session(member, member.session_timeout_ms, now_ms)
-
-
-def _replacement_result(
-    group: Group, member_id: str, supports_skip_assignment: bool, former_leader_id: str | None
-) -> JoinResult:
-    """Return the result of a static member that was replaced without a rebalance.
-
-    For a client that does not support `skip_assignment`, the response names the leader by its member id before the
-    replacement. So a replaced leader does not recognize itself as the leader, and does not assign again (KIP-814).
-    """
-    is_leader = group.leader_id == member_id
-    result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)
-    if supports_skip_assignment:
-        result.skip_assignment = is_leader
+    group.update(member, protocols_of(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+    if group.state is not STABLE or group.select_protocol() != group.protocol_name:
+        group.park_join(new_member_id, context)
+        _rebalance(group, new_member_id, now_ms)
+    elif error := store(group):
+        # The former member comes back. Its session restarts.
+        group.replace_static_member(instance_id, former.member_id)
+        group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
+        group.members = SnapshotDict((member_id, group.members[member_id]) for member_id in former_ids)
+        group.arm_session(member, member.session_timeout_ms, now_ms)
+        response = group.join_response(context, "", with_members=False)
+        response.error_code = error
+        group.answer(context, response)
     else:
-        result.leader = former_leader_id or ""
-    return result
+        is_leader, knows_skip_assignment = group.leader_id == new_member_id, context.api_version >= 9
+        response = group.join_response(context, new_member_id, with_members=is_leader and knows_skip_assignment)
+        if knows_skip_assignment:
+            response.skip_assignment = is_leader
+        else:
+            # The response names the leader by its id before the replacement. So a replaced leader does not recognize
+            # itself as the leader, and does not assign again (KIP-814).
+            response.leader = former_leader_id or ""
+        group.answer(context, response)
 
 
 # SyncGroup: the leader sends all assignments, each member fetches its own.
 
 
-def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
+def sync(group: Group, request: SyncGroupRequest, context: RequestContext, now_ms: float) -> None:
     """Handle a SyncGroup: answer it at once, or park it until the leader's SyncGroup."""
     member_id = request.member_id
     if error := _check_sync(group, request):
-        group.answer(token, SyncResult(error))
+        group.answer(context, sync_error(error))
     elif member_id == group.leader_id and group.state is COMPLETING_REBALANCE:
+        assignments = {each.member_id: each.assignment for each in request.assignments}
         if group.is_held:
-            group.held_sync = request, token  # An older sync is dropped, as in `park_sync`.
+            group.held_sync = HeldSync(member_id, assignments, context)  # An older sync is dropped, as in `park_sync`.
         else:
-            _assign(group, request, token, now_ms)
+            assign(group, assignments, context, now_ms)
     else:
         _stop_awaiting(group, member_id)
         if group.state is STABLE:
             member = group.members[member_id]
-            group.answer(token, sync_result(group, member))
+            group.answer(context, _sync_response(group, member))
             if group.config.is_before_kip_848:
                 group.arm_session(member, member.session_timeout_ms, now_ms)
         else:
-            group.park_sync(member_id, token)
+            group.park_sync(member_id, context)
 
 
 def _stop_awaiting(group: Group, member_id: str) -> None:
@@ -237,8 +233,8 @@ def _stop_awaiting(group: Group, member_id: str) -> None:
         group.sync_deadline_ms = inf
 
 
-def _check_sync(group: Group, request: SyncGroup) -> ErrorCode:
-    if error := group.check_member(request.member_id, request.instance_id):
+def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    if error := group.check_member(request.member_id, request.group_instance_id):
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
@@ -251,20 +247,29 @@ def _differs(given: str | None, chosen: str | None) -> bool:
     return given is not None and chosen is not None and given != chosen
 
 
-def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
-    """Store the assignments, then answer all syncs. If storing fails, syncs get the error and a rebalance starts."""
-    assignments = dict(request.assignments)
+def assign(group: Group, assignments: Mapping[str, bytes], context: RequestContext, now_ms: float) -> None:
+    """Store the leader's assignments, then answer all syncs.
+
+    If storing fails, the syncs get the error, and a rebalance starts.
+
+    Args:
+        group: The group, in CompletingRebalance.
+        assignments: The assignments by member id. Ids of others are ignored.
+        context: The context of the leader's SyncGroup.
+        now_ms: The time.
+    """
+    leader_id = group.leader_id or ""
     for member in group.members.values():
         member.assignment = shared_assignment(assignments.get(member.member_id, b""))
     error = store(group)
-    _stop_awaiting(group, request.member_id)
-    group.park_sync(request.member_id, token)
+    _stop_awaiting(group, leader_id)
+    group.park_sync(leader_id, context)
     if error:
-        group.change.cause = f"assignment of the leader {group.leader_id} could not be stored: {error.name}"
+        group.change.cause = f"assignment of the leader {leader_id} could not be stored: {error.name}"
         answer_parked_syncs(group, error, now_ms)
         start_rebalance(group, now_ms)
     else:
-        group.change.cause = f"SyncGroup of the leader {group.leader_id}"
+        group.change.cause = f"SyncGroup of the leader {leader_id}"
         group.transition_to(STABLE, now_ms)
         answer_parked_syncs(group, ErrorCode.NONE, now_ms)
 
@@ -272,41 +277,39 @@ def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> N
 # LeaveGroup, sent by members or by an administrator to remove them (KIP-345).
 
 
-def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float) -> ItemResults:
+def leave(group: Group, members: Sequence[MemberIdentity], now_ms: float) -> LeaveGroupResponse:
     """Remove members and start one rebalance for all of them.
 
-    Args:
-        group: The group.
-        members: Pairs of member id, or "", and instance id.
-        now_ms: The time.
-
-    Returns:
-        NONE and one error code for each member, in order. If no member is left and the empty group could not be stored,
-        the error of the append and an empty list.
+    If no member is left and the empty group could not be stored, the response has only the error of the append.
     """
-    errors: list[ErrorCode] = []
+    response = LeaveGroupResponse()
     if group.config.is_before_kip_848:
-        for member_id, instance_id in members:
-            errors.append(_leave_before_kip_848(group, member_id, instance_id, now_ms))
-        return ErrorCode.NONE, errors
-    group.change.cause = (
-        f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
-    )
+        for leaving in members:
+            error = _leave_before_kip_848(group, leaving.member_id, leaving.group_instance_id, now_ms)
+            response.members.append(left(leaving, error))
+        return response
+    group.change.cause = f"LeaveGroup of {', '.join(each.member_id or str(each.group_instance_id) for each in members)}"
     has_left = has_changed_extension = False
-    for member_id, instance_id in members:
-        error = group.extension.leave(member_id, instance_id)
-        if error is None:
-            error = _remove_member(group, member_id, instance_id)
+    for leaving in members:
+        held_back = group.extension.leave(leaving.member_id, leaving.group_instance_id)
+        if held_back is None:
+            error = _remove_member(group, leaving.member_id, leaving.group_instance_id)
             has_left |= not error
         else:
+            error = held_back
             has_changed_extension |= not error
-        errors.append(error)
+        response.members.append(left(leaving, error))
     if has_changed_extension and group.extension.after_leave(now_ms):
-        return ErrorCode.NONE, errors
+        return response
     # As in Kafka, a rebalance also starts if only a pending id has left.
     if has_left and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
-        return error, []
-    return ErrorCode.NONE, errors
+        return LeaveGroupResponse(error_code=error)
+    return response
+
+
+def left(leaving: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    """Return the result of one member of a LeaveGroup."""
+    return MemberResponse(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error)
 
 
 def _leave_before_kip_848(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
@@ -373,8 +376,7 @@ def _abandon_generation(group: Group, now_ms: float) -> None:
     for member in group.members.values():
         member.assignment = b""
     if held := group.take_held_sync(group.leader_id or ""):
-        request, token = held
-        group.park_sync(request.member_id, token)
+        group.park_sync(held.member_id, held.context)
     answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
 
@@ -386,22 +388,26 @@ def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
     """
     for member_id in list(group.parked_syncs):
         member = group.members[member_id]
-        group.answer_sync(member_id, SyncResult(error) if error else sync_result(group, member))
+        group.answer_sync(member_id, sync_error(error) if error else _sync_response(group, member))
         group.arm_session(member, member.session_timeout_ms, now_ms)
 
 
 def reject_waiting(group: Group, error: ErrorCode) -> None:
     """Answer every waiting join and sync with an error, because the coordinator drops the group."""
     for member_id in list(group.parked_joins):
-        group.answer_join(member_id, JoinResult(error, member_id=member_id))
+        group.refuse_join(member_id, error, answered_id=member_id)
     group.extension.reject_waiting(error)
     for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's sync may be held instead of parked.
-        group.answer_sync(member_id, SyncResult(error))
+        group.answer_sync(member_id, sync_error(error))
 
 
-def sync_result(group: Group, member: Member) -> SyncResult:
-    """Return the SyncGroup result of a member of the current generation."""
-    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+def _sync_response(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
 
 
 # The initial delay
@@ -514,8 +520,7 @@ def _start_generation(group: Group, now_ms: float) -> ErrorCode:
         group.initial_delay_ms = group.initial_remaining_ms = 0
         group.settle()
     group.transition_to(COMPLETING_REBALANCE, now_ms)
-    for member_id in list(group.parked_joins):
-        group.answer_join(member_id, group.join_result(member_id, with_members=member_id == group.leader_id))
+    group.answer_joins()
     for member in group.members.values():
         group.arm_session(member, member.session_timeout_ms, now_ms)
         member.is_new = False

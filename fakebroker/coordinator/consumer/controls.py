@@ -4,11 +4,12 @@ The functions for groups of both kinds are in `controls.py`.
 """
 
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat
 from fakebroker.coordinator.consumer.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, ConsumerGroupMember
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.errors import ConfigError
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _FORCEABLE = (ConsumerGroupState.RECONCILING, ConsumerGroupState.STABLE)
 
@@ -45,16 +46,15 @@ def fence(coordinator: Coordinator, group: ConsumerGroup, instance_id: str, now_
     epochs = [JOINING_EPOCH] if member.classic is not None else [LEAVING_STATIC_EPOCH, JOINING_EPOCH]
     for epoch in epochs:
         is_joining = epoch == JOINING_EPOCH
-        request = ConsumerGroupHeartbeat(
+        request = ConsumerGroupHeartbeatRequest(
             group_id=group.group_id,
             member_id="" if is_joining else member.member_id,
             member_epoch=epoch,
-            client_id=member.client_id,
-            client_host=member.client_host,
             instance_id=instance_id,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
-            subscribed_topic_names=tuple(member.subscribed_topic_names),
+            subscribed_topic_names=list(member.subscribed_topic_names),
             subscribed_topic_regex=member.subscribed_topic_regex,
-            owned={} if is_joining else None,
+            topic_partitions=[] if is_joining else None,
         )
-        coordinator.consumer_group_heartbeat(request, now_ms)
+        # Version 0 lets the coordinator choose the member id.
+        coordinator.consumer_group_heartbeat(request, OwnContext(0, member.client_id, member.client_host), now_ms)

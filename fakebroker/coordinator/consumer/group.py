@@ -9,48 +9,40 @@ from itertools import chain
 from math import inf
 from operator import itemgetter
 
-import msgspec
 from msgspec.structs import replace
 
-from fakebroker.coordinator.consumer.member import FREE, LEAVING_EPOCH, ConsumerGroupMember, HeartbeatError, Partitions
-from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    ConsumerGroupRecord,
-    CurrentAssignmentRecord,
-    CurrentAssignmentValue,
-    GroupEpochRecord,
-    MemberSubscriptionRecord,
-    RegexRecord,
-    SubscriptionValue,
-    TargetAssignmentRecord,
+from fakebroker.coordinator.consumer.member import (
+    ALL_IN_MEMBER_EPOCH,
+    FREE,
+    LEAVING_EPOCH,
+    ClassicMemberMetadata,
+    ConsumerGroupMember,
+    HeartbeatError,
+    Partitions,
 )
-from fakebroker.coordinator.consumer.states import UNREVOKED_PARTITIONS, ConsumerGroupState
-from fakebroker.coordinator.consumer.subscriptions import Subscriptions, decrement
-from fakebroker.coordinator.group_history import RecordedMoment, Timers
+from fakebroker.coordinator.consumer.records import partitions_in
+from fakebroker.coordinator.consumer.states import UNKNOWN, UNREVOKED_PARTITIONS, ConsumerGroupState, MemberState
+from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex, Subscriptions, decrement
+from fakebroker.coordinator.group_history import Change, ChangedGroup, RecordedMoment, Timers
 from fakebroker.coordinator.history import DEAD
 from fakebroker.coordinator.offset_store import OffsetStore
+from fakebroker.coordinator.records import KeyedRecord
 from fakebroker.coordinator.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 
 UPGRADED = "upgrade of a classic group"
 """The cause of the first moment of a consumer group that was a classic one."""
-
-
-class ConsumerGroupChange(msgspec.Struct):
-    """The changes of a consumer group by the request or timer in progress.
-
-    Attributes:
-        cause: Set before the first change.
-        before: The members that were added, replaced or removed since the last moment, as they were before it, by
-            member id; None for those that were not in the group.
-        known: Member ids of the classic group that the group has just replaced.
-        moments: The complete moments, oldest first.
-    """
-
-    cause: str = ""
-    before: dict[str, ConsumerGroupMember | None] = msgspec.field(default_factory=dict)
-    known: Collection[str] = ()
-    moments: list[RecordedMoment] = msgspec.field(default_factory=list)
 
 
 def is_visible(before: ConsumerGroupMember | None, after: ConsumerGroupMember) -> bool:
@@ -62,11 +54,13 @@ def is_visible(before: ConsumerGroupMember | None, after: ConsumerGroupMember) -
     )
 
 
+_STATES = {state.value: state for state in MemberState}
+
 NO_ASSIGNMENT_EPOCH = -1
 """The assignment epoch of a group whose target assignment was deleted."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(ChangedGroup):
     """One consumer group (Kafka's `ConsumerGroup`). Also an entry of the timer queue.
 
     Attributes:
@@ -80,11 +74,12 @@ class ConsumerGroup:
         static_members: Member ids by instance id.
         target: The target assignment, by member id.
         subscriptions: What the members subscribe to.
-        is_resolving: Whether a resolution of the regular expressions waits for its turn.
+        unresolved: The regular expressions that are resolved in a step after the request in progress.
         votes: The number of members that name each assignor, without zeros.
         classic_count: The number of members that use the classic protocol.
         classic_protocols: The number of them that support each protocol, without zeros.
-        has_subscribed_topics_record: Whether the log has a `SubscribedTopicsRecord`, which is to be deleted.
+        has_subscribed_topics_record: Whether the log has a record of the subscribed topics (key version 4), as before
+            4.1. It is to be deleted.
         metadata_version: The version of the topics (`TopicImage.version`) for which `metadata_hash` is known to be
             right; -1 after loading.
         offsets: The committed offsets.
@@ -115,7 +110,7 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.target: dict[str, Partitions] = {}
         self.subscriptions = Subscriptions()
-        self.is_resolving = False
+        self.unresolved: Collection[str] = ()
         self.votes: Counter[str] = Counter()
         self.classic_count = 0
         self.classic_protocols: Counter[str] = Counter()
@@ -130,7 +125,7 @@ class ConsumerGroup:
         self.is_dead = False
         self.state_since_ms = 0.0
         self.unacknowledged: dict[str, Partitions] = {}
-        self.pending_change: ConsumerGroupChange | None = None
+        self.pending_change: Change | None = None
         self.deadline_ms = inf
         self.scheduled_ms = inf
         self.timer_number = 0
@@ -241,38 +236,42 @@ class ConsumerGroup:
         if due_ms <= now_ms:
             self.rebalance_deadlines[member_id] = retry_ms, epoch
 
-    def replay(self, record: ConsumerGroupRecord) -> None:
+    def replay(self, record: KeyedRecord) -> None:
         """Apply a record that is in the log (Kafka's `GroupMetadataManager.replay`).
 
         Raises:
             RuntimeError: The record contradicts the state: a partition would have two owners.
         """
-        if isinstance(record, CurrentAssignmentRecord):
-            self._replay_current_assignment(record.member_id, record.value)
-        elif isinstance(record, MemberSubscriptionRecord):
-            self._replay_subscription(record.member_id, record.value)
-        elif isinstance(record, TargetAssignmentRecord):
-            if record.value is None:
-                self.target.pop(record.member_id, None)
-            else:
-                self.target[record.member_id] = record.value
-        elif isinstance(record, AssignmentEpochRecord):
-            value = record.value
-            self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.epoch
-            self.target_timestamp_ms = 0 if value is None else value.timestamp_ms
-            self._behind = None
-        elif isinstance(record, GroupEpochRecord):
-            if record.value is not None:
-                self.group_epoch, self.metadata_hash = record.value.epoch, record.value.metadata_hash
-        elif isinstance(record, RegexRecord):
-            if record.value is None:
-                self.subscriptions.resolved.pop(record.regex, None)
-            else:
-                self.subscriptions.resolved[record.regex] = record.value
-        else:
-            self.has_subscribed_topics_record = record.value is not None
+        value = record.value
+        match record.key:
+            case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
+                self._replay_current_assignment(member_id, value)
+            case ConsumerGroupMemberMetadataKey(member_id=member_id):
+                self._replay_subscription(member_id, value)
+            case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
+                if value is None:
+                    self.target.pop(member_id, None)
+                else:
+                    self.target[member_id] = partitions_in(value.topic_partitions)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
+                self.target_timestamp_ms = 0 if value is None else value.assignment_timestamp
+                self._behind = None
+            case ConsumerGroupMetadataKey():
+                if value is not None:
+                    self.group_epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupRegularExpressionKey(regular_expression=regex):
+                if value is None:
+                    self.subscriptions.resolved.pop(regex, None)
+                else:
+                    found = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+                    self.subscriptions.resolved[regex] = found
+            case ConsumerGroupPartitionMetadataKey():
+                self.has_subscribed_topics_record = value is not None
 
-    def _replay_current_assignment(self, member_id: str, value: CurrentAssignmentValue | None) -> None:
+    def _replay_current_assignment(
+        self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
         member = self.members.get(member_id)
         if value is None:
             if member is not None:
@@ -280,21 +279,28 @@ class ConsumerGroup:
                     ConsumerGroupMember(member_id=member_id, instance_id=member.instance_id, member_epoch=LEAVING_EPOCH)
                 )
             return
+        older_epochs = {
+            (topic.topic_id, index): epoch
+            for topic in (*value.assigned_partitions, *value.partitions_pending_revocation)
+            for index, epoch in zip(topic.partitions, topic.assignment_epochs or (), strict=False)
+            if epoch != value.member_epoch
+        }
         self._put(
             replace(
                 member or ConsumerGroupMember(member_id=member_id),
                 member_epoch=value.member_epoch,
-                previous_epoch=value.previous_epoch,
-                state=value.state,
-                assigned=value.assigned,
-                pending_revocation=value.pending_revocation,
-                older_epochs=value.older_epochs,
+                previous_epoch=value.previous_member_epoch,
+                state=_STATES.get(value.state, UNKNOWN),
+                assigned=partitions_in(value.assigned_partitions),
+                pending_revocation=partitions_in(value.partitions_pending_revocation),
+                older_epochs=older_epochs or ALL_IN_MEMBER_EPOCH,
             )
         )
 
-    def _replay_subscription(self, member_id: str, value: SubscriptionValue | None) -> None:
+    def _replay_subscription(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
         if value is not None:
             member = self.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
+            classic = value.classic_member_metadata
             self._put(
                 replace(
                     member,
@@ -302,11 +308,16 @@ class ConsumerGroup:
                     rack_id=value.rack_id,
                     client_id=value.client_id,
                     client_host=value.client_host,
-                    subscribed_topic_names=value.subscribed_topic_names,
-                    subscribed_topic_regex=value.subscribed_topic_regex,
+                    subscribed_topic_names=frozenset(value.subscribed_topic_names),
+                    subscribed_topic_regex=value.subscribed_topic_regex or "",
                     rebalance_timeout_ms=value.rebalance_timeout_ms,
                     server_assignor=value.server_assignor,
-                    classic=value.classic,
+                    classic=None
+                    if classic is None
+                    else ClassicMemberMetadata(
+                        classic.session_timeout_ms,
+                        tuple((each.name, each.metadata) for each in classic.supported_protocols),
+                    ),
                 )
             )
         elif member_id in self.members:
@@ -371,17 +382,6 @@ class ConsumerGroup:
                     del self._partition_epochs[topic_id]
 
     # History
-
-    @property
-    def change(self) -> ConsumerGroupChange:
-        """The changes by the request or timer in progress."""
-        if self.pending_change is None:
-            self.pending_change = ConsumerGroupChange()
-        return self.pending_change
-
-    def forget_change(self) -> None:
-        """Clear `pending_change`."""
-        self.pending_change = None
 
     def record_end(self, cause: str, now_ms: float) -> None:
         """Add the last moment to the change: the group was deleted, or is no longer coordinated here."""

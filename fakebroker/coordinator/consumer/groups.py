@@ -6,17 +6,12 @@ from dataclasses import replace
 from math import inf
 from typing import Protocol
 
-from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.classic.group import join_error, sync_error
+from fakebroker.coordinator.classic.rebalance import left
 from fakebroker.coordinator.consumer import heartbeat, migration
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig, MigrationPolicy
 from fakebroker.coordinator.consumer.group import UPGRADED, ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import (
-    NO_NAMES,
-    ConsumerGroupHeartbeat,
-    Context,
-    HeartbeatResult,
-    Outcome,
-)
+from fakebroker.coordinator.consumer.heartbeat import NO_NAMES, Step
 from fakebroker.coordinator.consumer.member import (
     JOINING_EPOCH,
     LEAVING_STATIC_EPOCH,
@@ -24,12 +19,7 @@ from fakebroker.coordinator.consumer.member import (
     ConsumerGroupMember,
     HeartbeatError,
 )
-from fakebroker.coordinator.consumer.records import (
-    ConsumerGroupRecord,
-    GroupEpochRecord,
-    GroupEpochValue,
-    RegexRecord,
-)
+from fakebroker.coordinator.consumer.records import current_assignment_record, group_epoch_record, regex_record
 from fakebroker.coordinator.consumer.states import STABLE
 from fakebroker.coordinator.consumer.subscriptions import (
     NOT_RESOLVED,
@@ -38,11 +28,20 @@ from fakebroker.coordinator.consumer.subscriptions import (
     TopicImage,
     metadata_hash,
 )
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_controls import NO_CONTROLS, GroupControls
-from fakebroker.coordinator.group_records import Record
 from fakebroker.coordinator.history import LOADED
 from fakebroker.coordinator.partitions import Append
+from fakebroker.coordinator.records import KeyedRecord, Record
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # Regular expressions: which topics match, and what that changes in the group. Kafka resolves them in another thread,
 # between two requests. Here it is a step directly after the heartbeat that causes it. So in both the member gets the
@@ -75,18 +74,18 @@ def resolve(
 
 def resolution_records(
     group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex], topics: TopicImage
-) -> list[ConsumerGroupRecord]:
+) -> list[KeyedRecord]:
     """Return the records of resolved regular expressions, and of the next group epoch if their topics have changed.
 
     Regular expressions that no member has any more are ignored (`handleRegularExpressionsResult`).
     """
     before = group.subscriptions
     current = {regex: found for regex, found in resolved.items() if regex in before.regexes}
-    records: list[ConsumerGroupRecord] = [RegexRecord(group.group_id, regex, found) for regex, found in current.items()]
+    records: list[KeyedRecord] = [regex_record(group.group_id, regex, found) for regex, found in current.items()]
     must_bump = any(before.resolved.get(regex, NOT_RESOLVED).topics != found.topics for regex, found in current.items())
     hash_ = metadata_hash(replace(before, resolved={**before.resolved, **current}).topics(), topics)
     if must_bump or hash_ != group.metadata_hash:
-        records.append(GroupEpochRecord(group.group_id, GroupEpochValue(group.group_epoch + 1, hash_)))
+        records.append(group_epoch_record(group.group_id, group.group_epoch + 1, hash_))
     return records
 
 
@@ -190,101 +189,99 @@ class ConsumerGroups:
     # Requests
 
     def heartbeat(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float, first: Sequence[Record] = ()
-    ) -> HeartbeatResult:
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        client: RequestContext,
+        now_ms: float,
+        first: Sequence[Record] = (),
+    ) -> ConsumerGroupHeartbeatResponse:
         """Handle a heartbeat, also of a member that joins or leaves.
 
         Args:
             group: The group. It is added if it is new and the append succeeds; then it can have classic members.
             request: The request, which `check_request` has checked.
+            client: The context of the request.
             now_ms: The time.
             first: Records to append before: those of the classic group that the group replaces.
         """
         try:
-            if request.is_leaving:
+            if heartbeat.is_leaving(request):
                 return self._leave(group, request, now_ms)
-            outcome = heartbeat.heartbeat(group, request, self._context(group, now_ms), self._new_member_id)
-            self._apply(group, outcome, now_ms, first)
+            step = self._step(group, request, client, now_ms)
+            response = heartbeat.heartbeat(step, self._new_member_id)
+            self._apply(step, first)
         except HeartbeatError as error:
-            return HeartbeatResult(error.error, error.message)
-        return outcome.result
+            return ConsumerGroupHeartbeatResponse(error_code=error.error, error_message=error.message)
+        return response
 
-    def _apply(self, group: ConsumerGroup, outcome: Outcome, now_ms: float, first: Sequence[Record] = ()) -> None:
+    def _apply(self, step: Step, first: Sequence[Record] = ()) -> None:
         """Append the records of a request, apply them, and restart the timers of the member.
 
         Raises:
             HeartbeatError: The append failed.
         """
-        version = self.config.topics.version
-        if outcome.records or first:
-            error = self._append(group.partition, (*first, *outcome.records))
+        group, member, version = step.group, step.member, self.config.topics.version
+        if step.records or first:
+            error = self._append(group.partition, (*first, *step.records))
             if error:
                 raise HeartbeatError(error)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = group
             if group.members:  # of the classic group that it was
                 for each in group.members.values():
-                    self._arm(group, each, now_ms)
+                    self._arm(group, each, step.now_ms)
                 group.change.cause = UPGRADED
-                group.end_moment(now_ms)
-        if outcome.records:
-            group.change.cause = outcome.cause
-        for record in outcome.records:
+                group.end_moment(step.now_ms)
+        if step.records:
+            group.change.cause = step.cause
+        for record in step.records:
             group.replay(record)
-        if outcome.checks_metadata:
+        if step.checks_metadata:
             group.metadata_version = version
-        if outcome.is_scripted:
+        if step.is_scripted:
             self._controls[group.group_id].next_assignment = None
-        if (member := outcome.member) is not None:
-            if outcome.unacknowledged is not None:
-                group.unacknowledged[member.member_id] = outcome.unacknowledged
-            elif group.unacknowledged:
-                group.unacknowledged.pop(member.member_id, None)
-            self._arm(group, member, now_ms)
-            if outcome.restarts_rebalance_timer:
-                group.arm_rebalance(member, now_ms)
-        group.is_resolving = group.is_resolving or bool(outcome.result.regexes_to_resolve)
+        if step.unacknowledged is not None:
+            group.unacknowledged[member.member_id] = step.unacknowledged
+        elif group.unacknowledged:
+            group.unacknowledged.pop(member.member_id, None)
+        self._arm(group, member, step.now_ms)
+        if step.has_moved:
+            group.arm_rebalance(member, step.now_ms)
+        group.unresolved = step.unresolved
 
     def extend_session(
-        self,
-        group_id: str,
-        member_id: str,
-        member_epoch: int,
-        instance_id: str | None,
-        client: tuple[str, str],
-        now_ms: float,
-    ) -> int | None:
+        self, request: ConsumerGroupHeartbeatRequest, client: RequestContext, now_ms: float
+    ) -> ConsumerGroupHeartbeatResponse | None:
         """Handle a heartbeat that reports nothing new, of a member that has all of its target.
 
         This is the most frequent request, so its path is short: the session is extended, and nothing else changes.
 
-        Args:
-            group_id: The group.
-            member_id: The member.
-            member_epoch: The epoch that the request has.
-            instance_id: The instance id that the request has.
-            client: The client's id and host.
-            now_ms: The time.
-
         Returns:
-            The heartbeat interval in milliseconds; None if nothing was done, because the request may change or return
-            more, or is to be rejected. Then `heartbeat` has to handle it.
+            The response; None if nothing was done, because the request may change or return more, or is to be rejected.
+            Then `heartbeat` has to handle it.
         """
-        group = self._groups.get(group_id)
-        member = None if group is None else self.settled_member(group, member_id, member_epoch)
+        if not heartbeat.is_bare(request) or (group := self._groups.get(request.group_id)) is None:
+            return None
+        member_id, instance_id = request.member_id, request.instance_id
+        member = self.settled_member(group, member_id, request.member_epoch)
         if (
-            group is None
-            or member is None
-            or (member.client_id, member.client_host) != client
+            member is None
+            or (member.client_id, member.client_host) != (client.client_id, client.client_host)
             or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             or (group.subscriptions.regexes and self._must_resolve(group, now_ms))
         ):
             return None
-        deadline_ms = now_ms + self.session_timeout_ms(group_id)
+        deadline_ms = now_ms + self.session_timeout_ms(group.group_id)
         if deadline_ms < group.deadline_ms:  # The session timeout was shortened: timers have to be scheduled.
             return None
         group.session_deadlines[member_id] = deadline_ms
-        return self.heartbeat_interval_ms(group_id)
+        return ConsumerGroupHeartbeatResponse(
+            error_code=_NONE,
+            member_id=member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
+        )
 
     def settled_member(self, group: ConsumerGroup, member_id: str, member_epoch: int) -> ConsumerGroupMember | None:
         """Return a member that has all of its target and sends its present epoch, in a group that needs no new target.
@@ -308,18 +305,14 @@ class ConsumerGroups:
         """Whether the next heartbeat, if it does not change the subscription, resolves the regular expressions."""
         subscriptions, config = group.subscriptions, self.config
         created, interval_ms = config.topics.created_version, config.regex_refresh_interval_ms
-        return not group.is_resolving and subscriptions.must_refresh(
-            subscriptions.regexes, now_ms, created, interval_ms
-        )
+        return subscriptions.must_refresh(subscriptions.regexes, now_ms, created, interval_ms)
 
-    def resolve(
-        self, group: ConsumerGroup, regexes: Collection[str], may_describe: Callable[[str], bool] | None, now_ms: float
-    ) -> None:
-        """Resolve regular expressions (`HeartbeatResult.regexes_to_resolve`) on behalf of the member that caused it.
+    def resolve(self, group: ConsumerGroup, may_describe: Callable[[str], bool] | None, now_ms: float) -> None:
+        """Resolve the `unresolved` regular expressions of a group on behalf of the member that caused it.
 
         If the append fails, a later heartbeat tries again.
         """
-        group.is_resolving = False
+        regexes, group.unresolved = group.unresolved, ()
         if self._groups.get(group.group_id) is not group:
             return
         topics = self.config.topics
@@ -331,7 +324,9 @@ class ConsumerGroups:
             self.replay(group, records)
             group.metadata_version = version
 
-    def _leave(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float) -> HeartbeatResult:
+    def _leave(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now_ms: float
+    ) -> ConsumerGroupHeartbeatResponse:
         """Handle the last heartbeat of a member.
 
         Raises:
@@ -344,21 +339,24 @@ class ConsumerGroups:
             error = self._store(group, records, f"heartbeat of {static}, which leaves for a while")
         else:
             error = self.remove(group, [member.member_id], now_ms, f"heartbeat of {member.member_id}, which leaves")
-        return HeartbeatResult(error) if error else HeartbeatResult(_NONE, None, member.member_id, request.member_epoch)
+        if error:
+            return ConsumerGroupHeartbeatResponse(error_code=error)
+        return ConsumerGroupHeartbeatResponse(
+            error_code=_NONE, member_id=member.member_id, member_epoch=request.member_epoch
+        )
 
-    def _context(self, group: ConsumerGroup, now_ms: float) -> Context:
-        config = self.config
-        return Context(
-            topics=config.topics,
-            assignors=config.assignors,
-            max_size=config.max_size,
-            heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
-            compile_regex=config.compile_regex,
-            regex_refresh_interval_ms=config.regex_refresh_interval_ms,
-            assignment_interval_ms=self.assignment_interval_ms(group.group_id),
-            release=config.release,
-            now_ms=now_ms,
+    def _step(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client: RequestContext, now_ms: float
+    ) -> Step:
+        return Step(
+            group=group,
+            request=request,
+            client=client,
+            config=self.config,
             controls=self._controls.get(group.group_id, _NOT_CONTROLLED),
+            now_ms=now_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
+            assignment_interval_ms=self.assignment_interval_ms(group.group_id),
         )
 
     def _new_member_id(self) -> str:
@@ -378,11 +376,11 @@ class ConsumerGroups:
             return _NONE
         if migration.is_downgraded_without(group, member_ids, self.config):
             remaining = [member for member_id, member in group.members.items() if member_id not in member_ids]
-            records: list[ConsumerGroupRecord] = heartbeat.tombstones(group)
+            records: list[KeyedRecord] = heartbeat.tombstones(group)
             return self._downgrade(group, remaining, records, now_ms, renamed=NO_NAMES, rebalances=True, cause=cause)
         return self._store(group, heartbeat.remove(group, member_ids, self.config.topics), cause)
 
-    def _store(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord], cause: str) -> ErrorCode:
+    def _store(self, group: ConsumerGroup, records: Sequence[KeyedRecord], cause: str) -> ErrorCode:
         """Append records, and apply them unless that fails; return NONE or the error."""
         group.change.cause = cause
         error = self._append(group.partition, tuple(records))
@@ -394,7 +392,7 @@ class ConsumerGroups:
 
     def next_epoch(self, group: ConsumerGroup) -> None:
         """Start the next group epoch without a change of members or topics."""
-        record = GroupEpochRecord(group.group_id, GroupEpochValue(group.group_epoch + 1, group.metadata_hash))
+        record = group_epoch_record(group.group_id, group.group_epoch + 1, group.metadata_hash)
         self._store(group, [record], "an assignment was forced")
 
     def forget_epoch(self, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: float) -> None:
@@ -404,98 +402,95 @@ class ConsumerGroups:
         """
         member_id = member.member_id
         if member.instance_id is not None:
-            records: list[ConsumerGroupRecord] = heartbeat.leave_for_a_while(group, member)
+            records: list[KeyedRecord] = heartbeat.leave_for_a_while(group, member)
         else:
             fenced = member.moved_to(STABLE, JOINING_EPOCH, NO_PARTITIONS, NO_PARTITIONS)
-            records = [heartbeat.current_assignment_record(group.group_id, fenced)]
+            records = [current_assignment_record(group.group_id, fenced, group.release)]
         if not self._store(group, records, f"epoch of {member_id} was fenced"):
             group.unacknowledged.pop(member_id, None)
             group.arm_rebalance(group.members[member_id], now_ms)
 
     # Members that use the classic protocol
 
-    def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> JoinResult:
+    def join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, now_ms: float
+    ) -> JoinGroupResponse:
         """Handle a JoinGroup to a group with members. The group may become a classic group."""
         allowed = migration.may_downgrade(self.config, len(group.members))
         if self.config.migration_policy is MigrationPolicy.DISABLED and self.config.release >= (4, 2):
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KAFKA-20640, in 4.2.2
+            return join_error(context, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KAFKA-20640, in 4.2.2
+        said = migration.heartbeat_of(request)
+        step = self._step(group, said, context, now_ms)
         try:
-            join = migration.join(
-                group, request, self._context(group, now_ms), self._new_member_id, may_downgrade=allowed
-            )
-            if isinstance(join, JoinResult):
+            join = migration.join(step, request, self._new_member_id, may_downgrade=allowed)
+            if isinstance(join, JoinGroupResponse):
                 return join
             if join.replaced is not None:
-                self._downgrade_by(group, join, join.replaced, now_ms)
+                self._downgrade_by(step, join, join.replaced)
             else:
-                self._apply(group, join.outcome, now_ms)
-                group.arm_sync(join.member.member_id, now_ms + request.rebalance_timeout_ms)
+                self._apply(step)
+                group.arm_sync(step.member.member_id, now_ms + request.rebalance_timeout_ms)
         except HeartbeatError as error:
-            return JoinResult(error.error)
-        return migration.join_result(join.member, join.outcome.result.regexes_to_resolve)
+            return join_error(context, error.error)
+        return migration.join_response(step.member)
 
-    def _downgrade_by(
-        self, group: ConsumerGroup, join: migration.Join, replaced: ConsumerGroupMember, now_ms: float
-    ) -> None:
+    def _downgrade_by(self, step: Step, join: migration.Join, replaced: ConsumerGroupMember) -> None:
         """Replace a group by a classic one because a classic member replaces the last other one.
 
         Raises:
             HeartbeatError: The append failed.
         """
+        group = step.group
         others = [member for member_id, member in group.members.items() if member_id != replaced.member_id]
-        renamed = {replaced.member_id: join.member.member_id}
-        records = [*join.outcome.records, *heartbeat.tombstones(group, renamed)]
+        renamed = {replaced.member_id: step.member.member_id}
+        records = [*step.records, *heartbeat.tombstones(group, renamed)]
         error = self._downgrade(
             group,
-            [*others, join.member],
+            [*others, step.member],
             records,
-            now_ms,
+            step.now_ms,
             renamed=renamed,
             rebalances=join.rebalances,
-            cause=join.outcome.cause,
+            cause=step.cause,
         )
         if error:
             raise HeartbeatError(error)
 
-    def sync(self, group: ConsumerGroup, request: SyncGroup, now_ms: float) -> SyncResult:
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest, now_ms: float) -> SyncGroupResponse:
         """Handle a SyncGroup."""
         try:
             return migration.sync(group, request, self.config.topics, now_ms)
         except HeartbeatError as error:
-            return SyncResult(error.error)
+            return sync_error(error.error)
 
-    def beat(
-        self, group: ConsumerGroup, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
-    ) -> ErrorCode:
+    def beat(self, group: ConsumerGroup, request: HeartbeatRequest, now_ms: float) -> ErrorCode:
         """Handle a Heartbeat; return NONE, REBALANCE_IN_PROGRESS or the error."""
         try:
-            return migration.beat(group, generation_id, member_id, instance_id, now_ms)
+            return migration.beat(group, request, now_ms)
         except HeartbeatError as error:
             return error.error
 
-    def leave(
-        self, group: ConsumerGroup, identities: Sequence[tuple[str, str | None]], now_ms: float
-    ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Handle a LeaveGroup of classic members or an administrator, with pairs of member id and instance id.
+    def leave(self, group: ConsumerGroup, members: Sequence[MemberIdentity], now_ms: float) -> LeaveGroupResponse:
+        """Handle a LeaveGroup of classic members or an administrator.
 
         Members of both protocols can be removed. A static member can be named by its instance id alone
         (`classicGroupLeaveToConsumerGroup`).
         """
-        errors: list[ErrorCode] = []
+        response = LeaveGroupResponse()
         leaving: dict[str, None] = {}
-        for member_id, instance_id in identities:
-            error = _NONE
+        for identity in members:
+            member_id, instance_id, error = identity.member_id, identity.group_instance_id, _NONE
             try:
                 member = group.members.get(member_id) if instance_id is None else group.static_member(instance_id)
             except HeartbeatError:
                 member = None
             if instance_id is not None and member is not None and member_id not in ("", member.member_id):
                 error = ErrorCode.FENCED_INSTANCE_ID
-            errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member is None else error)
+            response.members.append(left(identity, ErrorCode.UNKNOWN_MEMBER_ID if member is None else error))
             if member is not None and not error:
                 leaving[member.member_id] = None
         failure = self.remove(group, leaving, now_ms, f"LeaveGroup of {', '.join(leaving)}")
-        return failure, [] if failure else errors
+        return LeaveGroupResponse(error_code=failure) if failure else response
 
     def expire(self, group: ConsumerGroup, now_ms: float) -> None:
         """Remove the members whose session or rebalance timer has expired, each in a step of its own, as in Kafka."""
@@ -511,7 +506,7 @@ class ConsumerGroups:
             group.end_moment(now_ms)
         group.deadline_ms = group.earliest_deadline()
 
-    def replay(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord]) -> None:
+    def replay(self, group: ConsumerGroup, records: Sequence[KeyedRecord]) -> None:
         """Apply records that were appended."""
         for record in records:
             group.replay(record)

@@ -11,24 +11,15 @@ has, and its generation is its member epoch. The coordinator assigns, so no memb
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
-from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup, SyncResult
-from fakebroker.coordinator.classic.group import Group, Member, shared_assignment
+from fakebroker.coordinator.classic.group import Group, Member, join_error, protocols_of, shared_assignment
 from fakebroker.coordinator.classic.states import CONSUMER_PROTOCOL_TYPE
 from fakebroker.coordinator.consumer import heartbeat
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import (
-    ConsumerGroupHeartbeat,
-    Context,
-    HeartbeatResult,
-    Outcome,
-    current_assignment_record,
-    subscription_record,
-)
+from fakebroker.coordinator.consumer.heartbeat import Step
 from fakebroker.coordinator.consumer.member import (
     FREE,
     JOINING_EPOCH,
@@ -39,16 +30,21 @@ from fakebroker.coordinator.consumer.member import (
     Partitions,
 )
 from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    AssignmentEpochValue,
-    ConsumerGroupRecord,
-    GroupEpochRecord,
-    GroupEpochValue,
-    TargetAssignmentRecord,
+    assignment_epoch_record,
+    current_assignment_record,
+    group_epoch_record,
+    subscription_record,
+    target_assignment_record,
 )
 from fakebroker.coordinator.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from fakebroker.coordinator.consumer.subscriptions import TopicImage, metadata_hash
+from fakebroker.coordinator.records import KeyedRecord
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.schema import replaced
 from fakebroker.utf8 import decode_utf8
 
 # Subscriptions and assignments in the bytes of the classic protocol (Kafka's `ConsumerProtocol`).
@@ -212,9 +208,7 @@ def check_upgrade(group: Group, config: ConsumerGroupConfig) -> None:
         raise _not_upgraded(group, "the group size exceeds the consumer group maximum size")
 
 
-def upgrade(
-    group: Group, partition: int, config: ConsumerGroupConfig
-) -> tuple[ConsumerGroup, list[ConsumerGroupRecord]]:
+def upgrade(group: Group, partition: int, config: ConsumerGroupConfig) -> tuple[ConsumerGroup, list[KeyedRecord]]:
     """Return the consumer group that a classic group becomes, and its records. The classic group stays as it is.
 
     Generation and assignments become epochs and targets. Members with the classic protocol stay in the group.
@@ -228,12 +222,12 @@ def upgrade(
     members = [_consumer_member(group, member, topics) for member in group.members.values()]
     group_id, epoch = group.group_id, group.generation_id
     names = {name for member in members for name in member.subscribed_topic_names}
-    records: list[ConsumerGroupRecord] = [
+    records: list[KeyedRecord] = [
         *(subscription_record(group_id, member) for member in members),
-        GroupEpochRecord(group_id, GroupEpochValue(epoch, metadata_hash(names, topics))),
-        *(TargetAssignmentRecord(group_id, member.member_id, member.assigned) for member in members),
-        AssignmentEpochRecord(group_id, AssignmentEpochValue(epoch)),
-        *(current_assignment_record(group_id, member) for member in members),
+        group_epoch_record(group_id, epoch, metadata_hash(names, topics)),
+        *(target_assignment_record(group_id, member.member_id, member.assigned) for member in members),
+        assignment_epoch_record(group_id, epoch),
+        *(current_assignment_record(group_id, member, config.release) for member in members),
     ]
     if _have_common_partitions(member.assigned for member in members):
         raise HeartbeatError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -363,33 +357,39 @@ def _classic_member(member: ConsumerGroupMember, classic: ClassicMemberMetadata)
     )
 
 
-@dataclass(slots=True)
-class Join:
-    """The effect of a JoinGroup.
+class Join(msgspec.Struct):
+    """What becomes of the group by a JoinGroup. The step has the member and the records.
 
     Attributes:
-        outcome: The records and the result, if the group stays a consumer group.
-        member: The member afterwards.
-        replaced: Set if the group becomes a classic group: the last member that used the consumer protocol, which this
-            one replaces.
+        replaced: Set if the group becomes a classic group: the last member that used the consumer protocol, which the
+            member of the step replaces.
         rebalances: Whether this classic group rebalances, because its members do not have the target of the last epoch.
     """
 
-    outcome: Outcome
-    member: ConsumerGroupMember
     replaced: ConsumerGroupMember | None = None
     rebalances: bool = False
 
 
+def heartbeat_of(request: JoinGroupRequest) -> ConsumerGroupHeartbeatRequest:
+    """Return the heartbeat that says the same as a JoinGroup, except for its subscription, which `join` adds."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=JOINING_EPOCH,
+        instance_id=request.group_instance_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_regex="",
+    )
+
+
 def join(
-    group: ConsumerGroup, request: JoinGroup, context: Context, new_id: Callable[[], str], *, may_downgrade: bool
-) -> Join | JoinResult:
+    step: Step, request: JoinGroupRequest, new_id: Callable[[], str], *, may_downgrade: bool
+) -> Join | JoinGroupResponse:
     """Handle a JoinGroup to a consumer group with members.
 
     Args:
-        group: The group.
+        step: A step of the group, with the `heartbeat_of` the request.
         request: The request.
-        context: Settings and topics.
         new_id: Returns the id of a member that joins without one.
         may_downgrade: Whether settings and size of the group allow it to become a classic group.
 
@@ -399,78 +399,59 @@ def join(
     Raises:
         HeartbeatError: The request is rejected.
     """
-    heartbeat.check_size(group, request.member_id, request.instance_id, context)
+    group, instance_id, client = step.group, request.group_instance_id, step.client
+    heartbeat.check_size(step)
     if not _supports(group, request):
         raise HeartbeatError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     member_id = request.member_id or new_id()
-    if not request.member_id and request.instance_id is None and request.requires_member_id:
-        return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-    records: list[ConsumerGroupRecord] = []
-    replaced = None if request.instance_id is None else group.static_member(request.instance_id)
-    former = _former(group, request, member_id, records)
-    report = _report(group.group_id, request, member_id, context)
-    step = heartbeat.begin(group, report, context, former, records)
-    if not may_downgrade or not _is_last_consumer(group, replaced):
-        outcome = heartbeat.reconcile(step, *heartbeat.update_target(step))
-        outcome.result.regexes_to_resolve = heartbeat.regexes_to_resolve(step)  # KAFKA-19720
-        outcome.cause = heartbeat.cause_of(step)
-        return Join(outcome, outcome.member or step.member)
-    is_stale = step.group_epoch > group.assignment_epoch and context.release >= (4, 3)  # KAFKA-20273
-    rebalances = step.subscription_changed or is_stale
-    if rebalances:
-        outcome = Outcome(records, HeartbeatResult(ErrorCode.NONE))
+    if not request.member_id and instance_id is None and client.api_version >= 4:
+        return join_error(client, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    existing = None if instance_id is None else group.static_member(instance_id)
+    if instance_id is not None and request.member_id:
+        step.former = heartbeat.checked_instance(existing, member_id, instance_id)
+    elif existing is not None:
+        heartbeat.replace_static_member(step, existing, member_id)
     else:
-        outcome = heartbeat.reconcile(step, *heartbeat.current_target(step))
-    outcome.cause = heartbeat.cause_of(step)
-    return Join(outcome, outcome.member or step.member, replaced, rebalances)
+        step.former = group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
+    _add_subscription(step, request)
+    heartbeat.update_member(step)
+    heartbeat.bump_group_epoch(step)
+    if not may_downgrade or not _is_last_consumer(group, existing):
+        heartbeat.reconcile(step, *heartbeat.update_target(step))
+        step.unresolved = heartbeat.regexes_to_resolve(step)  # KAFKA-19720
+        return Join()
+    is_stale = step.group_epoch > group.assignment_epoch and step.release >= (4, 3)  # KAFKA-20273
+    if step.subscription_changed or is_stale:
+        return Join(existing, rebalances=True)
+    heartbeat.reconcile(step, *heartbeat.current_target(step))
+    return Join(existing)
 
 
-def _supports(group: ConsumerGroup, request: JoinGroup) -> bool:
+def _supports(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
     """Whether all classic members support one of the protocols."""
     return request.protocol_type == CONSUMER_PROTOCOL_TYPE and any(
-        group.classic_protocols.get(name, 0) == group.classic_count for name, _ in request.protocols
+        group.classic_protocols.get(each.name, 0) == group.classic_count for each in request.protocols
     )
 
 
-def _former(
-    group: ConsumerGroup, request: JoinGroup, member_id: str, records: list[ConsumerGroupRecord]
-) -> ConsumerGroupMember:
-    """Return the member before, a new one if it joins; add the records if it replaces a static member."""
-    existing = None if request.instance_id is None else group.static_member(request.instance_id)
-    if request.instance_id is not None and request.member_id:
-        return heartbeat.checked_instance(existing, member_id, request.instance_id)
-    if existing is not None:
-        return heartbeat.replace_static_member(group, existing, member_id, records)
-    return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
-
-
-def _report(group_id: str, request: JoinGroup, member_id: str, context: Context) -> ConsumerGroupHeartbeat:
-    """Return the heartbeat that says the same as a JoinGroup. Any protocol has the subscription; Kafka takes the first.
+def _add_subscription(step: Step, request: JoinGroupRequest) -> None:
+    """Add the subscription of a JoinGroup to the step. Any protocol has it; Kafka takes the first.
 
     Raises:
         HeartbeatError: INCONSISTENT_GROUP_PROTOCOL: the subscription is malformed; UNKNOWN_SERVER_ERROR before 4.2 and
             in 4.3.
     """
     try:
-        subscription = parse_subscription(request.protocols[0][1])
+        subscription = parse_subscription(request.protocols[0].metadata)
     except MalformedProtocolError:  # KAFKA-20662, in 4.2.2 and 4.4.0, but not in 4.3.1
-        is_older = context.release < (4, 2) or (4, 3) <= context.release < (4, 4)
+        is_older = step.release < (4, 2) or (4, 3) <= step.release < (4, 4)
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_older else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         raise HeartbeatError(error) from None
-    return ConsumerGroupHeartbeat(
-        group_id=group_id,
-        member_id=member_id,
-        member_epoch=JOINING_EPOCH,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        instance_id=request.instance_id,
-        rack_id=subscription.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        subscribed_topic_names=subscription.topics,
-        subscribed_topic_regex="",
-        owned=with_topic_ids(subscription.owned, context.topics),
-        classic=ClassicMemberMetadata(request.session_timeout_ms, request.protocols),
+    step.request = replaced(
+        step.request, rack_id=subscription.rack_id, subscribed_topic_names=list(subscription.topics)
     )
+    step.owned = with_topic_ids(subscription.owned, step.config.topics)
+    step.classic = ClassicMemberMetadata(request.session_timeout_ms, protocols_of(request))
 
 
 def _is_last_consumer(group: ConsumerGroup, member: ConsumerGroupMember | None) -> bool:
@@ -478,26 +459,26 @@ def _is_last_consumer(group: ConsumerGroup, member: ConsumerGroupMember | None) 
     return member is not None and member.classic is None and group.classic_count == len(group.members) - 1
 
 
-def join_result(member: ConsumerGroupMember, regexes_to_resolve: Collection[str]) -> JoinResult:
-    """Return the result of a member that has joined: it has no leader."""
+def join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
+    """Return the response to a member that has joined: the group has no leader."""
     assert member.classic is not None
-    return JoinResult(
-        ErrorCode.NONE,
-        member.member_epoch,
-        CONSUMER_PROTOCOL_TYPE,
-        member.classic.protocols[0][0],
+    return JoinGroupResponse(
+        generation_id=member.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=member.classic.protocols[0][0],
+        leader="",
         member_id=member.member_id,
-        regexes_to_resolve=regexes_to_resolve,
+        members=[],
     )
 
 
-def sync(group: ConsumerGroup, request: SyncGroup, topics: TopicImage, now_ms: float) -> SyncResult:
+def sync(group: ConsumerGroup, request: SyncGroupRequest, topics: TopicImage, now_ms: float) -> SyncGroupResponse:
     """Handle a SyncGroup: return what the member may use now. The session starts over, and the sync timer stops.
 
     Raises:
         HeartbeatError: The request is rejected; with REBALANCE_IN_PROGRESS, the join timer of the member starts.
     """
-    member, classic = _known_classic_member(group, request.member_id, request.instance_id, request.generation_id)
+    member, classic = _known_classic_member(group, request)
     name, metadata = classic.protocols[0]
     is_wrong_type = request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE)
     if is_wrong_type or request.protocol_name not in (None, name):
@@ -512,10 +493,12 @@ def sync(group: ConsumerGroup, request: SyncGroup, topics: TopicImage, now_ms: f
         raise HeartbeatError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     group.sync_deadlines.pop(member.member_id, None)
     group.arm_session(member.member_id, now_ms + classic.session_timeout_ms)
-    return SyncResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, assignment)
+    return SyncGroupResponse(
+        protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
+    )
 
 
-def beat(group: ConsumerGroup, generation_id: int, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
+def beat(group: ConsumerGroup, request: HeartbeatRequest, now_ms: float) -> ErrorCode:
     """Handle a Heartbeat; return NONE, or REBALANCE_IN_PROGRESS if the member can make progress by rejoining.
 
     Then its join timer starts. The session starts over in any case.
@@ -523,8 +506,8 @@ def beat(group: ConsumerGroup, generation_id: int, member_id: str, instance_id: 
     Raises:
         HeartbeatError: The request is rejected.
     """
-    member, classic = _known_classic_member(group, member_id, instance_id, generation_id)
-    group.arm_session(member_id, now_ms + classic.session_timeout_ms)
+    member, classic = _known_classic_member(group, request)
+    group.arm_session(member.member_id, now_ms + classic.session_timeout_ms)
     if (
         member.member_epoch >= _newest_epoch(group)
         and member.state is not UNREVOKED_PARTITIONS
@@ -536,17 +519,17 @@ def beat(group: ConsumerGroup, generation_id: int, member_id: str, instance_id: 
 
 
 def _known_classic_member(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+    group: ConsumerGroup, request: HeartbeatRequest | SyncGroupRequest
 ) -> tuple[ConsumerGroupMember, ClassicMemberMetadata]:
     """Return the member that sends a request.
 
     Raises:
         HeartbeatError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
     """
-    member = heartbeat.known_member(group, member_id, instance_id)
+    member = heartbeat.known_member(group, request.member_id, request.group_instance_id)
     if member.classic is None:
         raise HeartbeatError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if generation_id != member.member_epoch:
+    if request.generation_id != member.member_epoch:
         raise HeartbeatError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic
 

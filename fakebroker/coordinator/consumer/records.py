@@ -1,127 +1,121 @@
-"""The records of consumer groups in `__consumer_offsets` (types 3 to 8 and 16), as plain data.
+"""The records of consumer groups (Kafka's `GroupCoordinatorRecordHelpers`), and the partitions in them."""
 
-A record without a value is a tombstone. The encoding is in `cluster/logs/`.
-"""
+from collections.abc import Iterable
 
-import msgspec
-
-from fakebroker.coordinator.consumer.member import (
-    ALL_IN_MEMBER_EPOCH,
-    AssignmentEpochs,
-    ClassicMemberMetadata,
-    Partitions,
-)
-from fakebroker.coordinator.consumer.states import MemberState
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex
+from fakebroker.coordinator.records import CoordinatorRecord, KeyedRecord
+from fakebroker.protocol.messages import consumer_group_records as messages
+
+_KIP_1251 = (4, 3)
+"""The first release that writes in which epoch a member got each partition."""
 
 
-class GroupEpochValue(msgspec.Struct, frozen=True):
-    """The value of a `GroupEpochRecord`; the hash is that of the subscribed topics (KIP-1101)."""
-
-    epoch: int
-    metadata_hash: int
-
-
-class GroupEpochRecord(msgspec.Struct, frozen=True):
-    """Type 3, `ConsumerGroupMetadata`: the group epoch."""
-
-    group_id: str
-    value: GroupEpochValue | None
+def partitions_in(
+    stored: Iterable[messages.StoredTopicPartitions | messages.StoredPartitionsWithEpochs],
+) -> Partitions:
+    """Return the partitions in a record."""
+    return {each.topic_id: frozenset(each.partitions) for each in stored}
 
 
-class StoredTopic(msgspec.Struct, frozen=True):
-    """A topic in a `SubscribedTopicsRecord`."""
-
-    topic_id: bytes
-    name: str
-    partition_count: int
-
-
-class SubscribedTopicsRecord(msgspec.Struct, frozen=True):
-    """Type 4, `ConsumerGroupPartitionMetadata`: the subscribed topics. Written before 4.1; later only deleted."""
-
-    group_id: str
-    value: tuple[StoredTopic, ...] | None
-
-
-class SubscriptionValue(msgspec.Struct, frozen=True):
-    """The value of a `MemberSubscriptionRecord`; `classic` is set for a member that uses the classic protocol."""
-
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    subscribed_topic_names: frozenset[str]
-    rebalance_timeout_ms: int
-    server_assignor: str | None
-    subscribed_topic_regex: str = ""
-    classic: ClassicMemberMetadata | None = None
+def subscription_record(group_id: str, member: ConsumerGroupMember) -> KeyedRecord:
+    """Return the record of what a member has reported about itself."""
+    classic = member.classic
+    value = messages.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=None
+        if classic is None
+        else messages.ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[
+                messages.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+            ],
+        ),
+    )
+    return CoordinatorRecord(
+        messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value
+    )
 
 
-class MemberSubscriptionRecord(msgspec.Struct, frozen=True):
-    """Type 5, `ConsumerGroupMemberMetadata`: what a member has reported about itself."""
-
-    group_id: str
-    member_id: str
-    value: SubscriptionValue | None
+def group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> KeyedRecord:
+    """Return the record of a group epoch, with the hash of the subscribed topics (KIP-1101)."""
+    value = messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return CoordinatorRecord(messages.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-class AssignmentEpochValue(msgspec.Struct, frozen=True):
-    """The value of an `AssignmentEpochRecord`; the time is when the target was computed, 0 if that is not known."""
-
-    epoch: int
-    timestamp_ms: int = 0
-
-
-class AssignmentEpochRecord(msgspec.Struct, frozen=True):
-    """Type 6, `ConsumerGroupTargetAssignmentMetadata`: the epoch of the target assignment."""
-
-    group_id: str
-    value: AssignmentEpochValue | None
+def target_assignment_record(group_id: str, member_id: str, partitions: Partitions) -> KeyedRecord:
+    """Return the record of the target assignment of a member."""
+    topics = [
+        messages.StoredTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+        for topic_id, indexes in partitions.items()
+    ]
+    return CoordinatorRecord(
+        messages.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        messages.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics),
+    )
 
 
-class TargetAssignmentRecord(msgspec.Struct, frozen=True):
-    """Type 7, `ConsumerGroupTargetAssignmentMember`: the target assignment of a member."""
-
-    group_id: str
-    member_id: str
-    value: Partitions | None
-
-
-class CurrentAssignmentValue(msgspec.Struct, frozen=True):
-    """The value of a `CurrentAssignmentRecord`; for `older_epochs` see `ConsumerGroupMember`."""
-
-    member_epoch: int
-    previous_epoch: int
-    state: MemberState
-    assigned: Partitions
-    pending_revocation: Partitions
-    older_epochs: AssignmentEpochs = ALL_IN_MEMBER_EPOCH
+def assignment_epoch_record(group_id: str, epoch: int, timestamp_ms: int = 0) -> KeyedRecord:
+    """Return the record of the epoch of the target assignment, with its time, 0 if that is not known (KIP-1263)."""
+    return CoordinatorRecord(
+        messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
 
 
-class CurrentAssignmentRecord(msgspec.Struct, frozen=True):
-    """Type 8, `ConsumerGroupCurrentMemberAssignment`: what a member has, and its epoch."""
+def current_assignment_record(group_id: str, member: ConsumerGroupMember, release: tuple[int, ...]) -> KeyedRecord:
+    """Return the record of what a member has, as a release writes it."""
 
-    group_id: str
-    member_id: str
-    value: CurrentAssignmentValue | None
+    def stored(partitions: Partitions) -> list[messages.StoredPartitionsWithEpochs]:
+        return [
+            messages.StoredPartitionsWithEpochs(
+                topic_id=topic_id,
+                partitions=sorted(indexes),
+                assignment_epochs=None
+                if release < _KIP_1251
+                else [member.older_epochs.get((topic_id, index), member.member_epoch) for index in sorted(indexes)],
+            )
+            for topic_id, indexes in partitions.items()
+        ]
+
+    return CoordinatorRecord(
+        messages.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        messages.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_epoch,
+            state=member.state.value,
+            assigned_partitions=stored(member.assigned),
+            partitions_pending_revocation=stored(member.pending_revocation),
+        ),
+    )
 
 
-class RegexRecord(msgspec.Struct, frozen=True):
-    """Type 16, `ConsumerGroupRegularExpression`: the topics that match a regular expression of members."""
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> KeyedRecord:
+    """Return the record of the topics that match a regular expression of members; None deletes it."""
+    return CoordinatorRecord(
+        messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
+        None
+        if resolved is None
+        else messages.ConsumerGroupRegularExpressionValue(
+            topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+        ),
+    )
 
-    group_id: str
-    regex: str
-    value: ResolvedRegex | None
 
-
-ConsumerGroupRecord = (
-    GroupEpochRecord
-    | SubscribedTopicsRecord
-    | MemberSubscriptionRecord
-    | AssignmentEpochRecord
-    | TargetAssignmentRecord
-    | CurrentAssignmentRecord
-    | RegexRecord
-)
-"""Any record of a consumer group."""
+def removal_records(group_id: str, member_id: str) -> list[KeyedRecord]:
+    """Return the tombstones of a member."""
+    return [
+        CoordinatorRecord(key(group_id=group_id, member_id=member_id), None)
+        for key in (
+            messages.ConsumerGroupCurrentMemberAssignmentKey,
+            messages.ConsumerGroupTargetAssignmentMemberKey,
+            messages.ConsumerGroupMemberMetadataKey,
+        )
+    ]

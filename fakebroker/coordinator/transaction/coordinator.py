@@ -1,7 +1,7 @@
 """The transaction coordinator of one broker: the ids in the partitions of `__transaction_state` that it leads.
 
 `TransactionCoordinator` decides requests, appends a record before each transition, sends markers, and aborts
-transactions that time out. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
+transactions that time out. Does not depend on API versions, sockets, clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ from fakebroker.coordinator.transaction.transaction import (
     TransactionState,
     TransactionValue,
     Transition,
+    transaction_record,
 )
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
@@ -227,9 +228,10 @@ class TransactionCoordinator:
         """
         values: dict[str, TransactionValue] = {}
         for record in records:
-            values.pop(record.transactional_id, None)
+            transactional_id = record.key.transactional_id
+            values.pop(transactional_id, None)
             if record.value is not None:
-                values[record.transactional_id] = record.value
+                values[transactional_id] = TransactionValue.of(record.value)
         self._partitions.end_loading(partition)
         self.lead(partition, leader_epoch, now_ms)
         self.restore(values, LOADED, now_ms)
@@ -579,7 +581,7 @@ class TransactionCoordinator:
         if transition.value is None:
             return self._remove(transaction, now_ms)
         state_from, state = transaction.state.value, transition.value.state
-        record = TransactionRecord(transaction.transactional_id, transition.value)
+        record = transaction_record(transaction.transactional_id, transition.value)
         if error := self._append(transaction.partition, (record,)):
             transaction.pending = None
             if not transition.is_repeated:
@@ -711,7 +713,7 @@ class TransactionCoordinator:
 
     def _remove(self, transaction: Transaction, now_ms: float) -> ErrorCode:
         """Store the tombstone of an expired id, and remove the id."""
-        error = self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, None),))
+        error = self._append(transaction.partition, (transaction_record(transaction.transactional_id, None),))
         transaction.pending = None
         if error:
             self._timers.schedule(transaction, now_ms + self.config.expiration_check_interval_ms)

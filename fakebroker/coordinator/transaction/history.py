@@ -3,8 +3,8 @@
 import msgspec
 
 from fakebroker.coordinator.history import BoundedHistory
-from fakebroker.coordinator.transaction.transaction import Transaction
-from fakebroker.topic_partition import TopicPartition
+from fakebroker.coordinator.transaction.transaction import Transaction, TransactionValue
+from fakebroker.topic_partition import TopicPartition, parse_partitions, partition_names
 
 
 class TransactionMoment(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class TransactionMoment(msgspec.Struct, frozen=True):
             initialized again, or if the transition could not be stored.
         producer_id: The producer id afterwards.
         producer_epoch: The producer epoch afterwards.
-        partitions: The partitions of the transaction afterwards, in the order in which they were added.
+        partition_names: The names of `partitions`, such as "orders-0"; in JSON they are `partitions`.
     """
 
     at_ms: float
@@ -29,7 +29,12 @@ class TransactionMoment(msgspec.Struct, frozen=True):
     state_to: str
     producer_id: int
     producer_epoch: int
-    partitions: tuple[TopicPartition, ...]
+    partition_names: tuple[str, ...] = msgspec.field(name="partitions")
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions of the transaction afterwards, in the order in which they were added."""
+        return parse_partitions(self.partition_names)
 
     @property
     def is_transition(self) -> bool:
@@ -37,28 +42,50 @@ class TransactionMoment(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return len(self.partitions)
+        return len(self.partition_names)
 
     def moment(self) -> "TransactionMoment":
         return self
 
 
-class TransactionHistory(BoundedHistory[TransactionMoment, TransactionMoment]):
+class RecordedTransactionMoment(msgspec.Struct, frozen=True):
+    """A moment that was not read yet. It shares the partitions with the transactional id and has no names of them."""
+
+    at_ms: float
+    coordinator_id: int
+    cause: str
+    state_from: str
+    state_to: str
+    value: TransactionValue
+
+    @property
+    def is_transition(self) -> bool:
+        return self.state_from != self.state_to
+
+    @property
+    def size(self) -> int:
+        return len(self.value.partitions)
+
+    def moment(self) -> TransactionMoment:
+        """Return the moment."""
+        return TransactionMoment(
+            at_ms=self.at_ms,
+            coordinator_id=self.coordinator_id,
+            cause=self.cause,
+            state_from=self.state_from,
+            state_to=self.state_to,
+            producer_id=self.value.producer_id,
+            producer_epoch=self.value.epoch,
+            partition_names=partition_names(self.value.partitions),
+        )
+
+
+class TransactionHistory(BoundedHistory[RecordedTransactionMoment, TransactionMoment]):
     """The newest moments of all transactional ids. The size of a moment is its number of partitions."""
 
     def record(
         self, transaction: Transaction, state_from: str, state_to: str, cause: str, now_ms: float, coordinator_id: int
     ) -> None:
         """Record a transition of a transactional id."""
-        value = transaction.value
-        moment = TransactionMoment(
-            at_ms=now_ms,
-            coordinator_id=coordinator_id,
-            cause=cause,
-            state_from=state_from,
-            state_to=state_to,
-            producer_id=value.producer_id,
-            producer_epoch=value.epoch,
-            partitions=value.partitions,
-        )
+        moment = RecordedTransactionMoment(now_ms, coordinator_id, cause, state_from, state_to, transaction.value)
         self.keep(transaction.transactional_id, [moment])

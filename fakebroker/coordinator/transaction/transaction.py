@@ -9,8 +9,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from fakebroker.coordinator.records import CoordinatorRecord
 from fakebroker.errors import ErrorCode
-from fakebroker.topic_partition import TopicPartition
+from fakebroker.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 # Settings
 
@@ -127,9 +129,14 @@ IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
 """The states without a transaction."""
 
 
-# The records in `__transaction_state`. `cluster/logs/` has their encoding. Only the last record of an id is valid; one
-# without a value is a tombstone.
+# What is stored of a transactional id
 
+
+TransactionRecord = CoordinatorRecord[TransactionLogKey, TransactionLogValue | None]
+"""A record in `__transaction_state`."""
+
+_BY_NUMBER = tuple(TransactionState)
+"""The states in the order of their numbers in the log."""
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -141,7 +148,7 @@ EXHAUSTED_EPOCH = MAX_EPOCH - 1
 
 
 class TransactionValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A transactional id after a transition (Kafka's `TransactionLogValue`).
+    """A transactional id after a transition (Kafka's `TxnTransitMetadata`).
 
     Attributes:
         producer_id: The producer id.
@@ -168,12 +175,48 @@ class TransactionValue(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int = NO_TIME
     version: int = 0
 
+    @classmethod
+    def of(cls, stored: TransactionLogValue) -> "TransactionValue":
+        """Return the value in a record."""
+        return cls(
+            producer_id=stored.producer_id,
+            previous_producer_id=stored.previous_producer_id,
+            next_producer_id=stored.next_producer_id,
+            epoch=stored.producer_epoch,
+            timeout_ms=stored.transaction_timeout_ms,
+            state=_BY_NUMBER[stored.transaction_status],
+            partitions=tuple(
+                (each.topic, index) for each in stored.transaction_partitions or () for index in each.partition_ids
+            ),
+            last_update_ms=stored.transaction_last_update_timestamp_ms,
+            start_ms=stored.transaction_start_timestamp_ms,
+            version=stored.client_transaction_version,
+        )
 
-class TransactionRecord(msgspec.Struct, frozen=True):
-    """A transactional id; without a value, the id has expired."""
 
-    transactional_id: str
-    value: TransactionValue | None
+def transaction_record(transactional_id: str, value: TransactionValue | None) -> TransactionRecord:
+    """Return the record of a transactional id; None deletes it.
+
+    The previous and the next producer id are not written, as in Kafka up to 4.2.
+    """
+    key = TransactionLogKey(transactional_id=transactional_id)
+    if value is None:
+        return CoordinatorRecord(key, None)
+    partitions = None
+    if value.state is not EMPTY:
+        topics = by_topic(value.partitions).items()
+        partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics]
+    stored = TransactionLogValue(
+        producer_id=value.producer_id,
+        producer_epoch=value.epoch,
+        transaction_timeout_ms=value.timeout_ms,
+        transaction_status=_BY_NUMBER.index(value.state),
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=value.last_update_ms,
+        transaction_start_timestamp_ms=value.start_ms,
+        client_transaction_version=value.version,
+    )
+    return CoordinatorRecord(key, stored)
 
 
 # Results and effects. Handlers replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH in versions without it (KIP-588).

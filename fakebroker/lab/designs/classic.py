@@ -2,24 +2,26 @@
 
 from collections.abc import Hashable, Mapping
 
+import msgspec
+from msgspec.structs import astuple
+
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import STABLE
 from fakebroker.coordinator.config import CoordinatorConfig
-from fakebroker.coordinator.group_history import Change, ChangedGroup
-from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.group_history import ChangedGroup
+from fakebroker.coordinator.records import CoordinatorRecord, Record
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember
 from fakebroker.lab.designs.group_coordinator import GroupCoordinator, never
 from fakebroker.lab.invariants import INVARIANTS
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
 
@@ -42,6 +44,16 @@ class ClassicMember(EffectsMember):
     @property
     def _refreshes_metadata(self) -> bool:
         return self._classic.is_leader
+
+
+class _Sender(msgspec.Struct):
+    """The context of a request: who gets the response, and what a coordinator wants to know of a client."""
+
+    link: Link
+    api_version: int = 9
+    client_id: str = "member"
+    client_host: str = "/lab"
+    may_describe: None = None
 
 
 class ClassicCoordinator(GroupCoordinator):
@@ -70,10 +82,10 @@ class ClassicCoordinator(GroupCoordinator):
             case HeartbeatRequest():
                 self._heartbeat(link, message, now_ms)
             case JoinGroupRequest():
-                self._coordinator.join_group(message.group_id, _join(message), link, now_ms)
+                self._coordinator.join_group(message, _Sender(link), now_ms)
             case SyncGroupRequest():
                 self._links[message.member_id] = link
-                self._coordinator.sync_group(message.group_id, _sync(message), link, now_ms)
+                self._coordinator.sync_group(message, _Sender(link), now_ms)
             case OffsetCommitRequest():
                 self._commit(link, message, now_ms)
             case OffsetFetchRequest():
@@ -106,103 +118,32 @@ class ClassicCoordinator(GroupCoordinator):
 
     def _heartbeat(self, link: Link, request: HeartbeatRequest, now_ms: float) -> None:
         self._links[request.member_id] = link
-        error = self._coordinator.heartbeat(
-            request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
-        )
+        error = self._coordinator.heartbeat(request, now_ms)
         self._port.reply(link, HeartbeatResponse(error_code=error) if error else ALIVE)
 
     def _leave(self, link: Link, request: LeaveGroupRequest, now_ms: float) -> None:
-        members = [(each.member_id, each.group_instance_id) for each in request.members]
-        self._leaving.update(member_id for member_id, _ in members)
-        error, errors = self._coordinator.leave_group(request.group_id, members, now_ms)
-        response = LeaveGroupResponse(
-            error_code=error,
-            members=[
-                MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=each)
-                for (member_id, instance_id), each in zip(members, errors, strict=False)
-            ],
-        )
-        self._port.reply(link, response)
+        self._leaving.update(each.member_id for each in request.members)
+        self._port.reply(link, self._coordinator.leave_group(request.group_id, request.members, now_ms))
 
     # What the coordinator does
 
     def _answer(self) -> None:
         answers, self._coordinator.answers = self._coordinator.answers, []
-        for link, result in answers:
-            match result:
-                case JoinResult():
-                    if result.member_id:
-                        self._links[result.member_id] = link  # type: ignore[assignment]  # tokens are links
-                    self._port.reply(link, _joined(result))  # type: ignore[arg-type]
-                case SyncResult():
-                    self._port.reply(link, _synced(result))  # type: ignore[arg-type]
+        for sender, response in answers:
+            assert isinstance(sender, _Sender)
+            if isinstance(response, JoinGroupResponse) and response.member_id:
+                self._links[response.member_id] = sender.link
+            self._port.reply(sender.link, response)
 
     def _key_of(self, record: Record) -> tuple[Hashable, bool]:
-        match record:
-            case GroupRecord(group_id, value):
-                return ("group", group_id), value is None
-            case OffsetRecord(group_id, topic, index, offset):
-                return ("offset", group_id, topic, index), offset is None
-        raise AssertionError(f"{record}: expected a record of a classic group")
+        assert isinstance(record, CoordinatorRecord), f"{record}: expected a record of a classic group"
+        return astuple(record.key), record.value is None
 
     def _removed(self, group: ChangedGroup) -> list[str]:
         change = group.pending_change
-        if not isinstance(change, Change):
+        if change is None:
             return []
         return list(dict.fromkeys([*change.left, *(each for moment in change.moments for each in moment.left)]))
-
-
-def _join(request: JoinGroupRequest) -> JoinGroup:
-    return JoinGroup(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        client_id="member",
-        client_host="/lab",
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        requires_member_id=True,
-        supports_skip_assignment=True,
-    )
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation_id,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata
-            )
-            for each in result.members
-        ],
-    )
-
-
-def _sync(request: SyncGroupRequest) -> SyncGroup:
-    return SyncGroup(
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
-    )
-
-
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )
 
 
 DESIGN = Design(

@@ -1,6 +1,6 @@
 """The consumer protocol of KIP-848: the coordinator assigns, members reconcile with their heartbeats.
 
-The coordinator is that of `coordinator`, the member that of `client.member.modern`. Session timeout and heartbeat
+The coordinator is that of `coordinator`, the member that of `client.member.consumer`. Session timeout and heartbeat
 interval of a scenario are configs of the group, because brokers have them. Partitions are assigned by `uniform`, the
 default; the assignor of a scenario is one of the classic protocol.
 
@@ -11,19 +11,22 @@ what moves to the new member afterwards counts as rebalances of its own.
 from collections.abc import Hashable, Iterable, Mapping
 from hashlib import md5
 
+from msgspec.structs import astuple
+
+from fakebroker.client.member.consumer.consumer_member import ConsumerMember as GroupMember
+from fakebroker.client.member.consumer.consumer_member_settings import ConsumerMemberSettings
+from fakebroker.client.member.consumer.states import ConsumerMemberState
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.modern.modern_member import ModernMember
-from fakebroker.client.member.modern.modern_settings import ModernSettings
-from fakebroker.client.member.modern.states import ModernMemberState
-from fakebroker.cluster.handlers.consumer_group_heartbeat import heartbeat_of, is_bare, response_of
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
-from fakebroker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupChange
+from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.heartbeat import is_bare
 from fakebroker.coordinator.consumer.member import LEAVING_EPOCH
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
 from fakebroker.coordinator.consumer.subscriptions import TopicMetadata, topic_hash
+from fakebroker.coordinator.context import OwnContext
 from fakebroker.coordinator.group_history import ChangedGroup
-from fakebroker.coordinator.group_records import OffsetRecord, Record
+from fakebroker.coordinator.records import CoordinatorRecord, Record
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import EffectsMember
 from fakebroker.lab.designs.group_coordinator import GroupCoordinator, never
@@ -36,8 +39,8 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.schema import Message
 
-_CLIENT = "member", "/lab"
-"""Id and host of all clients."""
+_CLIENT = OwnContext(0, "member", "/lab")
+"""The context of all requests."""
 
 
 def topic_id(topic: str) -> bytes:
@@ -54,7 +57,7 @@ class ConsumerMember(EffectsMember):
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
-        modern = ModernSettings(
+        consumer = ConsumerMemberSettings(
             group_id=settings.group_id,
             client_id=settings.client_id,
             topics=settings.topics,
@@ -62,19 +65,19 @@ class ConsumerMember(EffectsMember):
             commit_interval_ms=settings.commit_interval_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
         )
-        self._modern = ModernMember(modern, port.new_id)
-        super().__init__(self._modern, port, settings.heartbeat_interval_ms, settings.commit_interval_ms)
+        self._consumer = GroupMember(consumer, port.new_id)
+        super().__init__(self._consumer, port, settings.heartbeat_interval_ms, settings.commit_interval_ms)
 
     @property
     def _consumes(self) -> bool:
-        return self._modern.is_in_generation
+        return self._consumer.is_in_generation
 
     def _changes_nothing(self, message: Message) -> bool:
         is_beat = isinstance(message, ConsumerGroupHeartbeatResponse) and not is_change(message)
-        return is_beat and self._modern.state is ModernMemberState.STABLE
+        return is_beat and self._consumer.state is ConsumerMemberState.STABLE
 
     def _alive(self) -> Message:
-        member = self._modern
+        member = self._consumer
         return ConsumerGroupHeartbeatResponse(
             error_code=0,
             member_id=member.member_id,
@@ -171,30 +174,17 @@ class ConsumerCoordinator(GroupCoordinator):
             self._leaving.add(member_id)
         else:
             self._links[member_id] = link
-        if is_bare(request):
-            interval_ms = self._coordinator.groups.consumer.extend_session(
-                request.group_id, member_id, epoch, request.instance_id, _CLIENT, now_ms
-            )
-            if interval_ms is not None:
-                response = ConsumerGroupHeartbeatResponse(
-                    error_code=0, member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms
-                )
-                self._port.reply(link, response)
-                return
-        heartbeat = heartbeat_of(request, *_CLIENT)
-        self._port.reply(link, response_of(self._coordinator.consumer_group_heartbeat(heartbeat, now_ms)))
+        self._port.reply(link, self._coordinator.consumer_group_heartbeat(request, _CLIENT, now_ms))
 
     # What the coordinator does
 
     def _key_of(self, record: Record) -> tuple[Hashable, bool]:
-        if isinstance(record, OffsetRecord):
-            return ("offset", record.group_id, record.topic, record.partition), record.value is None
-        key = type(record).__name__, getattr(record, "group_id", ""), getattr(record, "member_id", "")
-        return key, getattr(record, "value", None) is None
+        assert isinstance(record, CoordinatorRecord), f"{record}: expected a record of a consumer group"
+        return (type(record.key), *astuple(record.key)), record.value is None
 
     def _removed(self, group: ChangedGroup) -> list[str]:
         change = group.pending_change
-        if not isinstance(change, ConsumerGroupChange):
+        if change is None:
             return []
         return [each for moment in change.moments if moment.state_to != "Dead" for each in moment.left]
 

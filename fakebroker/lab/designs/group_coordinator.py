@@ -5,11 +5,10 @@
 from collections.abc import Hashable, Mapping
 from math import inf
 
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.group_history import ChangedGroup, discard_change
-from fakebroker.coordinator.group_records import Record
+from fakebroker.coordinator.records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, Link, Records
 from fakebroker.lab.designs.offset_responses import commit_response, committed_partitions, fetch_response
@@ -70,15 +69,8 @@ class GroupCoordinator:
     # Offsets
 
     def _commit(self, link: Link, request: OffsetCommitRequest, now_ms: float) -> None:
-        offsets = [
-            OffsetToCommit(topic=topic.name, partition=each.partition_index, offset=each.committed_offset)
-            for topic in request.topics
-            for each in topic.partitions
-        ]
-        errors = self._coordinator.offsets.commit(
-            *(request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
-            *(offsets, now_ms),
-        )
+        offsets = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+        errors = self._coordinator.offsets.commit(request, offsets, now_ms)
         self._port.reply(link, commit_response(request, errors[0]))
 
     def _fetched(self, request: OffsetFetchRequest, now_ms: float) -> OffsetFetchResponse:

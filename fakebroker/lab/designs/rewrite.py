@@ -1,5 +1,5 @@
-"""The "Group management protocol" of the consumer rewrite design: the coordinator of `coordinator.rewrite`, and the
-member of `client.member.rewrite`.
+"""The "Group management protocol" of the consumer rewrite design: the coordinator of
+`proposals.consumer_rewrite`, and the member of `client.member.rewrite`.
 
 Group metadata is in the registry, offsets are in the offsets topic. What the document leaves open is listed there.
 """
@@ -12,25 +12,25 @@ from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.coordinator.partitions import partition_for
-from fakebroker.coordinator.registry import Registry
-from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
-from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
-from fakebroker.coordinator.rewrite.group import Consumer
-from fakebroker.coordinator.rewrite.group_store import GroupStore
-from fakebroker.coordinator.rewrite.states import STEADY
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort, Records
 from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember
 from fakebroker.lab.designs.offset_responses import commit_response, committed_partitions, fetch_response
 from fakebroker.lab.invariants import INVARIANTS
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.rewrite_join_group import (
+from fakebroker.proposals.consumer_rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
+from fakebroker.proposals.consumer_rewrite.coordinator import RewriteCoordinator
+from fakebroker.proposals.consumer_rewrite.group import Consumer
+from fakebroker.proposals.consumer_rewrite.group_store import GroupStore
+from fakebroker.proposals.consumer_rewrite.messages import (
     RewriteJoinGroupRequest,
     RewriteJoinGroupResponse,
     RewriteOwnedTopic,
 )
+from fakebroker.proposals.consumer_rewrite.registry import Registry
+from fakebroker.proposals.consumer_rewrite.states import STEADY
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic
 

@@ -17,11 +17,11 @@ from typing import Protocol
 import msgspec
 
 from fakebroker.coordinator.partitions import partition_for
-from fakebroker.coordinator.registry import EventKind, RegistryErrorCode, RegistryEvent
 from fakebroker.lab.placement.offsets_leaders import Replicas, striped_replicas
 from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.lab.placement.registry_service import Done, Operation, Outage, RegistryService, drawn_latency_ms
 from fakebroker.lab.placement.result import PlacementName
+from fakebroker.proposals.consumer_rewrite.registry import EventKind, RegistryErrorCode, RegistryEvent
 from fakebroker.replay.simulation.scheduler import ACTION, ARRIVAL, EVENT, RESPONSE, START_MS, Scheduler, VirtualClock
 
 Reply = Callable[[int | None], None]

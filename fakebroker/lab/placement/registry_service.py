@@ -6,8 +6,14 @@ from typing import Any
 
 import msgspec
 
-from fakebroker.coordinator.registry import EventKind, Registry, RegistryError, RegistryErrorCode, RegistryEvent
 from fakebroker.lab.placement.placement_plan import LookupPlan
+from fakebroker.proposals.consumer_rewrite.registry import (
+    EventKind,
+    Registry,
+    RegistryError,
+    RegistryErrorCode,
+    RegistryEvent,
+)
 from fakebroker.replay.simulation.links import Link
 from fakebroker.replay.simulation.scheduler import ARRIVAL, EVENT, RESPONSE, TIMER, Scheduler
 

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fakebroker.coordinator.partitions import partition_for
-from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.design import Coordinator, Records
 from fakebroker.lab.script import BrokerDo
 from fakebroker.lab.world.context import BrokerState, Run
 from fakebroker.lab.world.links import MemberLink
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import EVENT, TIMER
 

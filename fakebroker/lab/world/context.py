@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.design import Coordinator, Design, Records
 from fakebroker.lab.script import Script
 from fakebroker.lab.world.ownership import Ownership
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataResponse
 from fakebroker.protocol.schema import Message

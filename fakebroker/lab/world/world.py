@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.design import Design
 from fakebroker.lab.script import BrokerEvent, MemberEvent, Script, TopicEvent
 from fakebroker.lab.world.brokers import BrokerProcess, OffsetsTopic
@@ -16,6 +15,7 @@ from fakebroker.lab.world.links import MemberLink
 from fakebroker.lab.world.members import MemberProcess
 from fakebroker.lab.world.ownership import Ownership
 from fakebroker.lab.world.traffic import Traffic
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 from fakebroker.protocol.messages.find_coordinator import Coordinator as FoundCoordinator, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import (
     MetadataResponse,

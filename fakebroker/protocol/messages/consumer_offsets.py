@@ -45,19 +45,3 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     leader: String | None
     current_state_timestamp: Int64 = field(versions="2+", ignorable=True, default=-1)
     members: list[MemberMetadata]
-
-
-EXPECTED_MEMBERS_TAG = 8397
-"""The tagged field of a GroupMetadataValue that contains `ExpectedMembers`; unlikely to be used by Kafka."""
-
-
-class ExpectedMember(Struct):
-    group_instance_id: String
-    member_id: String
-    rebalance_timeout: Int32
-
-
-class ExpectedMembers(Message, versions="0", flexible="0"):
-    """Static instances that are expected in a group. Not part of Kafka (proposal `batch-join`, KAFKA-8397)."""
-
-    members: list[ExpectedMember]

@@ -18,9 +18,9 @@ from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.client.transport import Transport, TransportConnection
 from fakebroker.client.versions import is_batched
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupResponse
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from fakebroker.protocol.registry import api_of
@@ -336,7 +336,7 @@ def _errors(response: Any) -> list[int]:
             return [error_in(response)]
         case ListGroupsResponse():
             return [response.error_code]
-        case JoinGroupResponse():
+        case BatchJoinGroupResponse():
             return [each.error_code for each in response.member_join_response_list]
     raise TypeError(response)
 

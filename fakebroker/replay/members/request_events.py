@@ -8,6 +8,7 @@ from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import Identity, fetched_offsets
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -19,7 +20,6 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.members.events import Event, event_of
 from fakebroker.replay.script.script import Script

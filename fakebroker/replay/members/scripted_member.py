@@ -14,6 +14,8 @@ from hashlib import blake2b
 from typing import Any
 
 from fakebroker.client.member import requests
+from fakebroker.client.member.consumer.consumer_member import ConsumerMember
+from fakebroker.client.member.consumer.consumer_member_settings import ConsumerMemberSettings
 from fakebroker.client.member.effects import (
     Discover,
     FetchMetadata,
@@ -26,8 +28,6 @@ from fakebroker.client.member.effects import (
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.modern.modern_member import ModernMember
-from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -182,7 +182,7 @@ class ScriptedMember:
         """Return a member of the present protocol."""
         script = self.script
         if self._protocol == "consumer":
-            settings = ModernSettings(
+            settings = ConsumerMemberSettings(
                 group_id=script.group,
                 client_id=script.member,
                 topics=script.topics,
@@ -191,7 +191,7 @@ class ScriptedMember:
                 commit_interval_ms=script.commit_interval_ms,
                 awaits_revocation=True,
             )
-            return ModernMember(settings, self._new_id)
+            return ConsumerMember(settings, self._new_id)
         return Member(
             MemberSettings(
                 group_id=script.group,

@@ -14,10 +14,10 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
-from fakebroker.cluster.handlers.consumer_group_heartbeat import is_bare
-from fakebroker.coordinator.api import OffsetToCommit
+from fakebroker.coordinator.consumer.heartbeat import is_bare
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import (
@@ -267,7 +267,7 @@ class Network:
             self._observer.before_read(call.group_ids)
         cluster = self._cluster
         topics_version = cluster.topics.version
-        if cluster.handle(call, now_ms):
+        if cluster.requests.handle(call, now_ms):
             self._respond(call, now_ms)
         elif cluster.faults.actions:
             cluster.faults.actions.run()
@@ -320,15 +320,20 @@ class Network:
             offsets: The offsets by partition.
             now_ms: When the request arrives at the broker; may be in the past, also while a timer is processed.
         """
+        request = OffsetCommitRequest(
+            group_id=identity.group_id,
+            generation_id_or_member_epoch=identity.generation_id,
+            member_id=identity.member_id,
+            group_instance_id=identity.instance_id,
+            topics=[],
+        )
         requested = [
-            OffsetToCommit(topic=topic, partition=index, offset=offset) for (topic, index), offset in offsets.items()
+            (topic, OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=""))
+            for (topic, index), offset in offsets.items()
         ]
         cluster = self._cluster
         before_ms, cluster.now_ms = cluster.now_ms, now_ms
-        errors = broker.coordinator.offsets.commit(
-            *(identity.group_id, identity.generation_id, identity.member_id, identity.instance_id),
-            *(requested, now_ms),
-        )
+        errors = broker.coordinator.offsets.commit(request, requested, now_ms)
         cluster.now_ms = before_ms
         assert not any(errors), f"{identity}: {errors}"
         self.schedule_timer(cluster.next_deadline())
@@ -338,8 +343,8 @@ class Network:
     def send_responses(self, now_ms: float) -> None:
         """Send completed late responses, such as those of joins at the end of a rebalance."""
         cluster = self._cluster
-        if cluster.answered:
-            answered, cluster.answered = cluster.answered, []
+        if cluster.requests.answered:
+            answered, cluster.requests.answered = cluster.requests.answered, []
             for call in answered:
                 self._respond(call, now_ms)
 

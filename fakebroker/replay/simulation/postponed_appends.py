@@ -5,16 +5,18 @@ A simulation reads few of these logs, and encoding and compaction would be most 
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import astuple
 
 from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS
-from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.logs.coordinator_records import append_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group_records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.records import CoordinatorRecord, Record
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from fakebroker.protocol.releases import NEWEST, Release
 
-_Key = tuple[str, str, int]
-
-_POSTPONED = (OffsetRecord, GroupRecord)
+_POSTPONED = (OffsetCommitKey, GroupMetadataKey)
 
 
 class PostponedAppends:
@@ -41,7 +43,7 @@ class PostponedAppends:
         self.log = log
         self._is_truncated = is_truncated
         log.before_read = self._append_postponed
-        self._kept: dict[_Key, tuple[Record, int, float, Release]] = {}
+        self._kept: dict[tuple[Any, ...], tuple[Record, int, float, Release]] = {}
         self._window: deque[tuple[Sequence[Record], int, float, Release]] = deque()
         self._window_count = 0
 
@@ -51,7 +53,7 @@ class PostponedAppends:
         Offsets and ends of transactions are appended at once, because the log tells which transactions are open. So are
         records of consumer groups (KIP-848), most of which stay the last ones of their keys.
         """
-        if not all(type(record) in _POSTPONED for record in written):
+        if not all(type(each) is CoordinatorRecord and type(each.key) in _POSTPONED for each in written):
             self._append_postponed()
             append_records(self.log, written, leader_epoch, now_ms, release)
             return
@@ -91,8 +93,6 @@ class PostponedAppends:
             append_records(self.log, written, leader_epoch, now_ms, release)
 
 
-def _key(record: Record) -> _Key:
-    if isinstance(record, OffsetRecord):
-        return record.group_id, record.topic, record.partition
-    assert isinstance(record, GroupRecord)
-    return record.group_id, "", -1
+def _key(record: Record) -> tuple[Any, ...]:
+    assert isinstance(record, CoordinatorRecord)
+    return astuple(record.key)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
+from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
@@ -17,8 +18,8 @@ from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
 from fakebroker.cluster.journal.journal import NoJournal
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group_records import Record
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import Record
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 from fakebroker.replay.simulation.scheduler import VirtualClock
@@ -104,6 +105,7 @@ class VirtualCluster:
                 random=random.Random(f"faults {seed}").random,
                 journal=NoJournal(),
                 now_ms=environment.now_ms(),
+                handlers=handlers.BY_NAME,
                 keeps_history=False,
                 first_node_id=settings.first_node_id,
             )

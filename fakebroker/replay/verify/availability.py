@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from fakebroker.client.member.modern import reactions as modern
+from fakebroker.client.member.consumer import reactions as consumer_reactions
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
@@ -55,9 +55,9 @@ def _stopped_by() -> Iterator[str]:
 
     For an API of both protocols, these are the errors after which members of either protocol stop.
     """
-    otherwise = modern.OTHERWISE | OTHERWISE
+    otherwise = consumer_reactions.OTHERWISE | OTHERWISE
     for kind in otherwise:
-        reactions = modern.REACTIONS.get(kind, {}) | REACTIONS.get(kind, {})
+        reactions = consumer_reactions.REACTIONS.get(kind, {}) | REACTIONS.get(kind, {})
         api = kind.__name__.removesuffix("Response")
         fatal = [error for error, reaction in reactions.items() if reaction is Reaction.FATAL]
         others = [error for error in reactions if error not in fatal]

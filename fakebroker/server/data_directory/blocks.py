@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
-from fakebroker.protocol.checksum import crc32c
+from fakebroker.protocol.records import crc32c
 
 MAGIC: Final = b"FBLK"
 _HEADER: Final = struct.Struct(">4sIQII")

@@ -42,7 +42,7 @@ INVALID: list[tuple[str, int, dict[str, Any], str]] = [
 def test_invalid_requests(member_id: str, epoch: int, fields: dict[str, Any], message: str) -> None:
     harness = ConsumerGroupHarness()
     result = harness.send(member_id, epoch, **fields)
-    assert (result.error, result.message) == (ErrorCode.INVALID_REQUEST, message)
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
     assert (result.member_id, result.member_epoch, result.heartbeat_interval_ms, result.assignment) == (
         None,
         0,
@@ -55,29 +55,29 @@ def test_invalid_requests(member_id: str, epoch: int, fields: dict[str, Any], me
 def test_an_unknown_assignor_and_without_a_library_a_regular_expression_are_rejected() -> None:
     harness = ConsumerGroupHarness()
     result = harness.send("a", server_assignor="sticky", subscribed_topic_regex="o.*")
-    assert result.error is ErrorCode.UNSUPPORTED_ASSIGNOR
-    assert result.message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
+    assert result.error_code is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert result.error_message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
     result = harness.send("a", subscribed_topic_names=None, subscribed_topic_regex="o.*")
-    assert result.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert result.message == "SubscribedTopicRegex `o.*` is not supported: only names of topics are."
+    assert result.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert result.error_message == "SubscribedTopicRegex `o.*` is not supported: only names of topics are."
     assert harness.log == []
-    assert harness.send("a", subscribed_topic_names=None, subscribed_topic_regex="").error is ErrorCode.NONE
+    assert harness.send("a", subscribed_topic_names=None, subscribed_topic_regex="").error_code is ErrorCode.NONE
 
 
 def test_missing_groups_and_unknown_members() -> None:
     harness = ConsumerGroupHarness()
     for epoch, message in ((1, "Consumer group g not found."), (-1, "Group g not found.")):
         result = harness.send("a", epoch)
-        assert (result.error, result.message) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
+        assert (result.error_code, result.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
     harness.send("a")
     for epoch in (1, -1):
         result = harness.send("b", epoch)
-        assert (result.error, result.message) == (
+        assert (result.error_code, result.error_message) == (
             ErrorCode.UNKNOWN_MEMBER_ID,
             "Member b is not a member of group g.",
         )
         result = harness.send("b", epoch, instance_id="i")
-        assert (result.error, result.message) == (ErrorCode.UNKNOWN_MEMBER_ID, "Instance id i is unknown.")
+        assert (result.error_code, result.error_message) == (ErrorCode.UNKNOWN_MEMBER_ID, "Instance id i is unknown.")
 
 
 def test_a_full_group_rejects_new_members_only() -> None:
@@ -85,9 +85,9 @@ def test_a_full_group_rejects_new_members_only() -> None:
     harness.send("a")
     for member_id in ("b", ""):
         result = harness.send(member_id)
-        assert result.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert result.message == "The consumer group has reached its maximum capacity of 1 members."
-    assert harness.stay("a").error is ErrorCode.NONE
+        assert result.error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert result.error_message == "The consumer group has reached its maximum capacity of 1 members."
+    assert harness.stay("a").error_code is ErrorCode.NONE
 
 
 # The epoch and the owned partitions that "a" sends, whose epoch is 4 and was 3 before; the message.
@@ -120,7 +120,7 @@ def test_member_epochs(epoch: int, owned: dict[str, set[int]] | None, message: s
     assert harness.assigned("a") == {"orders": {0, 1}}
     result = harness.send("a", epoch, owned)
     expected = ErrorCode.NONE if message is None else ErrorCode.FENCED_MEMBER_EPOCH
-    assert (result.error, result.message) == (expected, message)
+    assert (result.error_code, result.error_message) == (expected, message)
 
 
 def test_before_4_2_a_member_may_not_join_again() -> None:
@@ -128,24 +128,24 @@ def test_before_4_2_a_member_may_not_join_again() -> None:
     harness.send("a")
     harness.send("b")
     harness.settle()
-    assert harness.send("a", 0, {}).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert harness.send("a", 0, {}).error_code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_a_member_in_its_first_epoch_may_join_again_because_the_response_may_be_lost() -> None:
     harness = ConsumerGroupHarness()
     first = harness.send("a")
     again = harness.send("a")
-    assert (again.error, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, first.assignment)
+    assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, first.assignment)
 
 
 def test_a_coordinator_without_the_partition_refuses() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
     harness.coordinator.resign(0, harness.now_ms)
-    assert harness.send("a", 1).error is ErrorCode.NOT_COORDINATOR
+    assert harness.send("a", 1).error_code is ErrorCode.NOT_COORDINATOR
     harness.coordinator.start_loading(0)
-    assert harness.send("a", 1).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert harness.send("a", 1, rack_id="").error is ErrorCode.INVALID_REQUEST, "checked before"
+    assert harness.send("a", 1).error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert harness.send("a", 1, rack_id="").error_code is ErrorCode.INVALID_REQUEST, "checked before"
 
 
 def test_an_assignor_that_fails_changes_nothing() -> None:
@@ -160,7 +160,7 @@ def test_an_assignor_that_fails_changes_nothing() -> None:
     harness.send("a")
     failing = True
     result = harness.send("b")
-    assert (result.error, result.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert (result.error_code, result.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert (len(harness.batches), list(harness.group.members)) == (1, ["a"])
     failing = False
-    assert harness.send("b").error is ErrorCode.NONE
+    assert harness.send("b").error_code is ErrorCode.NONE

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fakebroker.coordinator.api import OffsetToCommit
 from fakebroker.coordinator.consumer.config import MigrationPolicy
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.support.coordinator.commits import commit, commit_in_transaction
 from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, FakeTopics
 from tests.support.coordinator.mixed_group_harness import (
     CLASSIC_REBALANCE_MS,
@@ -60,7 +60,7 @@ def test_rejected_joins(member_id: str, fields: dict[str, Any], error: ErrorCode
     log, before = len(harness.log), dict(harness.group.members)
     answer = harness.join(classic if member_id == "member" else member_id, **fields)
     assert answer is not None
-    assert (answer.error, answer.generation_id, answer.leader, answer.members) == (error, -1, "", ())
+    assert (answer.error_code, answer.generation_id, answer.leader, answer.members) == (error, -1, "", [])
     assert answer.member_id == (member_id if error is ErrorCode.INVALID_SESSION_TIMEOUT else "")
     assert (len(harness.log), harness.group.members) == (log, before)
 
@@ -68,14 +68,12 @@ def test_rejected_joins(member_id: str, fields: dict[str, Any], error: ErrorCode
 def test_a_member_without_id_gets_one_that_the_group_does_not_remember() -> None:
     harness = MixedGroupHarness()
     harness.send("a")
-    answer = harness.join(requires_member_id=True, protocols=(("range", b""),))
+    answer = harness.join(two_step=True, protocols=(("range", b""),))
     assert answer is not None
-    assert (answer.error, len(answer.member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, 22)
+    assert (answer.error_code, len(answer.member_id)) == (ErrorCode.MEMBER_ID_REQUIRED, 22)
     assert [*harness.group.members] == ["a"]
-    assert harness.joined("of a client's choice", requires_member_id=True).member_id == "of a client's choice"
-    assert len(harness.joined(instance_id="i", requires_member_id=True).member_id) == 22, (
-        "static members do not need one"
-    )
+    assert harness.joined("of a client's choice", two_step=True).member_id == "of a client's choice"
+    assert len(harness.joined(instance_id="i", two_step=True).member_id) == 22, "static members do not need one"
 
 
 def test_a_join_is_answered_without_a_leader() -> None:
@@ -84,7 +82,7 @@ def test_a_join_is_answered_without_a_leader() -> None:
     protocols = ("range", SUBSCRIPTION), ("roundrobin", b"not read")
     joined = harness.joined("m", protocols=protocols)
     assert (joined.generation_id, joined.protocol_type, joined.protocol_name) == (3, "consumer", "range")
-    assert (joined.leader, joined.members, joined.skip_assignment) == ("", (), False)
+    assert (joined.leader, joined.members, joined.skip_assignment) == ("", [], False)
     assert (harness.group.group_epoch, harness.group.assignment_epoch) == (3, 3)
     member = harness.member("m")
     assert member.classic is not None
@@ -93,7 +91,7 @@ def test_a_join_is_answered_without_a_leader() -> None:
     # Each classic member has to support a protocol that all others support.
     refused = harness.join("n", protocols=(("sticky", SUBSCRIPTION),))
     assert refused is not None
-    assert refused.error is INCONSISTENT
+    assert refused.error_code == INCONSISTENT
     assert harness.joined("n", protocols=(("roundrobin", SUBSCRIPTION), ("sticky", SUBSCRIPTION))).generation_id == 4
 
 
@@ -160,7 +158,7 @@ def test_members_are_checked(
     member_id = classic if member_id == "m" else member_id
     answer = harness.sync(member_id, generation_id, instance_id=instance_id)
     assert answer is not None
-    assert answer.error is of_sync
+    assert answer.error_code == of_sync
     assert harness.beat(member_id, generation_id, instance_id) is of_heartbeat
 
 
@@ -181,11 +179,11 @@ def test_a_sync_has_the_protocol_of_the_join(
     harness.send("b")  # Then the member would have to rejoin, which is checked later.
     answer = harness.sync(classic, 3, protocol_type=protocol_type, protocol_name=protocol_name)
     assert answer is not None
-    assert answer.error is (error or REBALANCE)
+    assert answer.error_code == (error or REBALANCE)
     harness.joined(classic)
     answer = harness.sync(classic, 4, protocol_type=protocol_type, protocol_name=protocol_name)
     assert answer is not None
-    assert (answer.error, bool(answer.assignment)) == (error, not error)
+    assert (answer.error_code, bool(answer.assignment)) == (error, not error)
     if not error:
         assert (answer.protocol_type, answer.protocol_name) == (protocol_type, protocol_name), "as in the request"
 
@@ -245,7 +243,7 @@ def test_a_member_that_was_told_to_rejoin_has_to_join_in_time() -> None:
     keep_alive(harness, classic, 3, CLASSIC_REBALANCE_MS - 1)
     answer = harness.sync(classic, 3)
     assert answer is not None
-    assert answer.error is REBALANCE
+    assert answer.error_code == REBALANCE
     harness.advance(1)
     assert [*harness.group.members] == ["a", "b"], "the timer has started with the first answer"
 
@@ -318,12 +316,8 @@ def test_commits_and_fetches_have_the_generation(
 ) -> None:
     harness, classic = mixed()
     member_id = classic if member_id == "m" else member_id
-    offsets = [OffsetToCommit("orders", 0, 7)]
-    results = [harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)]
-    results.append(
-        harness.coordinator.offsets.commit_pending(GROUP, epoch, member_id, None, 1, 0, offsets, harness.now_ms)
-    )
-    assert results == [[error], [in_transaction]]
+    wanted = harness.coordinator, [("orders", 0, 7)], harness.now_ms, epoch, member_id
+    assert (commit(*wanted), commit_in_transaction(*wanted)) == ([error], [in_transaction])
     assert harness.coordinator.offsets.check_fetch(GROUP, member_id, epoch) is of_fetch
     assert harness.coordinator.groups.consumer.is_consumer(GROUP, member_id) == (member_id == "a")
 
@@ -331,10 +325,9 @@ def test_commits_and_fetches_have_the_generation(
 def test_a_commit_does_not_extend_the_session() -> None:
     harness, classic = mixed()
     harness.advance(CLASSIC_SESSION_MS - 1)
-    offsets = [OffsetToCommit("orders", 0, 7)]
-    results = [harness.coordinator.offsets.commit(GROUP, 3, classic, None, offsets, harness.now_ms)]
+    errors = commit(harness.coordinator, [("orders", 0, 7)], harness.now_ms, 3, classic)
     harness.advance(1)
-    assert (results, [*harness.group.members]) == ([[NONE]], ["a"])
+    assert (errors, [*harness.group.members]) == ([NONE], ["a"])
 
 
 def test_a_static_member_is_replaced_and_keeps_its_target() -> None:
@@ -351,7 +344,7 @@ def test_a_static_member_is_replaced_and_keeps_its_target() -> None:
     assert harness.beat(classic, 3, "i") is FENCED
     answer = harness.join(classic, instance_id="i")
     assert answer is not None
-    assert answer.error is FENCED
+    assert answer.error_code == FENCED
     harness.fail_over()
 
 
@@ -361,7 +354,7 @@ def test_classic_members_join_consumer_groups_unless_the_policy_is_disabled(poli
     harness.send("a")
     answer = harness.join("b")
     assert answer is not None
-    assert (answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL) == (policy is MigrationPolicy.DISABLED)
+    assert (answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL) == (policy is MigrationPolicy.DISABLED)
     before = MixedGroupHarness(migration_policy=policy, release=(4, 1))
     before.send("a")
     assert before.joined("b").generation_id == 2
@@ -378,10 +371,10 @@ def test_static_members_change_the_protocol_in_place(policy: MigrationPolicy) ->
     assert (joined.generation_id, places(harness.sync(joined.member_id, epoch))) == (epoch, mine)
     assert [*harness.group.members] == ["a", joined.member_id]
     back = harness.send("c", instance_id="i")
-    assert (back.error, back.member_epoch, harness.assignment(back)) == (NONE, epoch, mine)
+    assert (back.error_code, back.member_epoch, harness.assignment(back)) == (NONE, epoch, mine)
     assert harness.member("c").classic is None
     refused = harness.send("d", instance_id="i")
-    assert refused.error is ErrorCode.UNRELEASED_INSTANCE_ID, "both use the consumer protocol"
+    assert refused.error_code is ErrorCode.UNRELEASED_INSTANCE_ID, "both use the consumer protocol"
 
 
 def test_a_dynamic_member_changes_the_protocol_under_its_id() -> None:
@@ -390,7 +383,7 @@ def test_a_dynamic_member_changes_the_protocol_under_its_id() -> None:
     joined = harness.joined("a")
     assert (joined.generation_id, harness.group.classic_count) == (2, 1)
     assert harness.group.group_epoch == 2, "the same subscription"
-    assert harness.stay("a", {}).error is NONE
+    assert harness.stay("a", {}).error_code is NONE
     assert (harness.group.classic_count, harness.member("a").classic) == (0, None)
 
 
@@ -400,9 +393,9 @@ def test_failed_appends_change_nothing() -> None:
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     answer = harness.join("n")
     assert answer is not None
-    assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.leave((classic, None)) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
-    assert (harness.send("a", -1).error, harness.group.members) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, before)
+    assert (harness.send("a", -1).error_code, harness.group.members) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, before)
 
 
 def test_consumer_members_wait_for_classic_ones() -> None:

@@ -2,32 +2,34 @@
 
 from typing import Any
 
-from fakebroker.coordinator.api import JoinGroup, JoinResult, OffsetToCommit
-from fakebroker.coordinator.consumer.records import GroupEpochRecord, StoredTopic, SubscribedTopicsRecord
-from fakebroker.coordinator.group_records import GroupRecord
+from fakebroker.coordinator.records import CoordinatorRecord, group_tombstone
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    TopicMetadata,
+)
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from tests.support.coordinator import commits
 from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, ConsumerGroupHarness
-from tests.support.coordinator.mixed_group_harness import MixedGroupHarness
+from tests.support.coordinator.group_messages import identities, leave_errors, offered
+from tests.support.coordinator.mixed_group_harness import ClassicContext, MixedGroupHarness
+from tests.support.group_requests import join_request
 from tests.support.subtests import subtest_for_each
 
 RETENTION_MS = 7 * 24 * 3_600_000
 
 
 def commit(harness: ConsumerGroupHarness, epoch: int, member_id: str, offset: int = 7) -> ErrorCode:
-    offsets = [OffsetToCommit("orders", 0, offset)]
-    results = [harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)]
-    ((error,),) = results
+    (error,) = commits.commit(harness.coordinator, [("orders", 0, offset)], harness.now_ms, epoch, member_id)
     return error
 
 
 def commit_in_transaction(harness: ConsumerGroupHarness, epoch: int, member_id: str) -> ErrorCode:
-    results = [
-        harness.coordinator.offsets.commit_pending(
-            GROUP, epoch, member_id, None, 1, 0, [OffsetToCommit("orders", 0, 7)], harness.now_ms
-        )
-    ]
-    ((error,),) = results
+    offsets = [("orders", 0, 7)]
+    (error,) = commits.commit_in_transaction(harness.coordinator, offsets, harness.now_ms, epoch, member_id)
     return error
 
 
@@ -42,20 +44,14 @@ def delete(harness: ConsumerGroupHarness) -> ErrorCode:
     return results[0]
 
 
-def join(harness: ConsumerGroupHarness, member_id: str = "", **fields: Any) -> JoinResult | None:
-    request = JoinGroup(
-        member_id=member_id,
-        instance_id=None,
-        client_id="classic",
-        client_host="/127.0.0.1",
+def join(harness: ConsumerGroupHarness, member_id: str = "", **fields: Any) -> JoinGroupResponse | None:
+    request = join_request(
+        GROUP,
+        member_id,
         session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        protocol_type="consumer",
-        protocols=(("range", encode_subscription(["orders"])),),
-        requires_member_id=False,
-        supports_skip_assignment=False,
+        protocols=offered([("range", encode_subscription(["orders"]))]),
     )
-    harness.coordinator.join_group(GROUP, request, "token", harness.now_ms)
+    harness.coordinator.join_group(request, ClassicContext("token"), harness.now_ms)
     answers, harness.coordinator.answers = harness.coordinator.answers, []
     return None if not answers else answers[0][1]  # type: ignore[return-value]  # the only request
 
@@ -107,7 +103,7 @@ def test_groups_without_members_are_deleted() -> None:
     assert delete(harness) is ErrorCode.NONE
     assert delete(harness) is ErrorCode.GROUP_ID_NOT_FOUND
     assert committed(harness) is None
-    assert harness.log[-1] == GroupEpochRecord(GROUP, None)
+    assert harness.log[-1] == CoordinatorRecord(ConsumerGroupMetadataKey(group_id=GROUP), None)
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
@@ -131,11 +127,11 @@ def test_an_administrator_removes_members() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a", instance_id="i")
     harness.send("b")
-    identities = [("", "i"), ("b", None), ("c", None), ("", "j"), ("b", "i")]
-    results = [harness.coordinator.leave_group(GROUP, identities, harness.now_ms)]
+    leaving = identities([("", "i"), ("b", None), ("c", None), ("", "j"), ("b", "i")])
+    results = leave_errors(harness.coordinator.leave_group(GROUP, leaving, harness.now_ms))
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     errors = [ErrorCode.NONE, ErrorCode.NONE, unknown, unknown, ErrorCode.FENCED_INSTANCE_ID]
-    assert results == [(ErrorCode.NONE, errors)]
+    assert results == (ErrorCode.NONE, errors)
     assert (harness.group.members, harness.group.group_epoch) == ({}, 4), "one epoch for the request"
 
 
@@ -164,7 +160,7 @@ def test_an_empty_consumer_group_is_forgotten_when_an_unknown_member_joins_but_n
     answer = join(harness, "m")
 
     assert answer is not None
-    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in harness.coordinator.groups.consumer
     assert len(harness.log) == written
     assert harness.send("b").member_epoch == 2
@@ -194,11 +190,11 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     assert classic is not None
     assert classic.state.value == "Empty"
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a").error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.coordinator.groups.classic.get(GROUP) is classic
     harness.append_error = None
     harness.send("a")
-    assert harness.batches[-1][0] == GroupRecord(GROUP, None)
+    assert harness.batches[-1][0] == group_tombstone(GROUP)
     assert harness.coordinator.groups.classic.get(GROUP) is None
     harness.fail_over()
 
@@ -206,13 +202,14 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
 def test_topics_that_kafka_4_0_stored_are_deleted_with_the_next_epoch() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
-    stored = SubscribedTopicsRecord(GROUP, (StoredTopic(bytes(16), "orders", 6),))
-    harness.log.append(stored)
+    topic = TopicMetadata(topic_id=bytes(16), topic_name="orders", num_partitions=6, partition_metadata=[])
+    key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
+    harness.log.append(CoordinatorRecord(key, ConsumerGroupPartitionMetadataValue(topics=[topic])))
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
     harness.send("b")
-    assert SubscribedTopicsRecord(GROUP, None) in harness.batches[-1]
+    assert CoordinatorRecord(key, None) in harness.batches[-1]
     harness.fail_over()
     assert not harness.group.has_subscribed_topics_record
 
@@ -220,25 +217,24 @@ def test_topics_that_kafka_4_0_stored_are_deleted_with_the_next_epoch() -> None:
 def test_a_heartbeat_that_changes_only_the_session_takes_the_short_path() -> None:
     harness = ConsumerGroupHarness()
 
-    def is_short(member_id: str, epoch: int, instance_id: str | None = None, client_id: str = "client") -> bool:
-        client = client_id, "/127.0.0.1"
+    def is_short(member_id: str, epoch: int, **fields: Any) -> bool:
         deadlines, appends = dict(harness.group.session_deadlines), len(harness.batches)
-        interval_ms = harness.coordinator.groups.consumer.extend_session(
-            GROUP, member_id, epoch, instance_id, client, harness.now_ms
-        )
-        extended = {**deadlines, member_id: harness.now_ms + SESSION_MS} if interval_ms else deadlines
+        response = harness.extend_session(member_id, epoch, **fields)
+        extended = {**deadlines, member_id: harness.now_ms + SESSION_MS} if response is not None else deadlines
         assert (harness.group.session_deadlines, len(harness.batches)) == (extended, appends)
-        return interval_ms == 5_000
+        assert response is None or response.heartbeat_interval_ms == 5_000
+        return response is not None
 
     harness.send("a")
     harness.now_ms += 1_000
     assert is_short("a", 2)
     assert [is_short("a", 1), is_short("a", 3), is_short("b", 2)] == [False] * 3, "errors"
-    assert [is_short("a", 2, client_id="other"), is_short("a", 2, "i")] == [False] * 2, "something to store, an error"
+    assert not is_short("a", 2, client_id="other"), "something to store"
+    assert not is_short("a", 2, instance_id="i"), "an error"
     harness.send("s", instance_id="i")
     assert [is_short("a", 2), is_short("s", 3)] == [False] * 2, "partitions have to move"
     harness.settle()
-    assert [is_short("a", 3), is_short("s", 3), is_short("s", 3, "i")] == [True] * 3
+    assert [is_short("a", 3), is_short("s", 3), is_short("s", 3, instance_id="i")] == [True] * 3
     harness.topics.create("news", 1)
     assert not is_short("a", 3), "the subscribed topics may have changed"
     harness.stay("a")
@@ -253,8 +249,7 @@ def test_a_session_timeout_that_was_shortened_takes_effect_with_the_next_heartbe
     harness = ConsumerGroupHarness(group_config=lambda group_id, name: own.get(name))
     harness.send("a")
     own["consumer.session.timeout.ms"] = SESSION_MS // 3
-    client = "client", "/127.0.0.1"
-    assert harness.coordinator.groups.consumer.extend_session(GROUP, "a", 2, None, client, harness.now_ms) is None
+    assert harness.extend_session("a", 2) is None
     harness.stay("a")
     harness.advance(SESSION_MS // 3)
     assert harness.group.members == {}
@@ -269,10 +264,9 @@ def test_a_classic_member_that_sends_a_heartbeat_of_the_consumer_protocol_uses_i
     harness.joined("b", owned={}, client_id="client")
     assert harness.member("b").classic is not None
     assert harness.group.state.value == "Stable"
-    client = "client", "/127.0.0.1"
     epoch = joined.generation_id
-    assert harness.coordinator.groups.consumer.extend_session(GROUP, "b", epoch, None, client, harness.now_ms) is None
-    assert harness.send("b", epoch).error is ErrorCode.NONE
+    assert harness.extend_session("b", epoch) is None
+    assert harness.send("b", epoch).error_code is ErrorCode.NONE
     assert harness.member("b").classic is None
 
 

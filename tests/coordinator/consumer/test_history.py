@@ -3,6 +3,7 @@
 from fakebroker.coordinator.group_history import MemberChange
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import REBALANCE_MS, SESSION_MS, ConsumerGroupHarness, FakeTopics
+from tests.support.coordinator.group_messages import identities
 
 
 def causes(harness: ConsumerGroupHarness) -> list[str]:
@@ -43,11 +44,11 @@ def test_a_heartbeat_that_changes_nothing_is_no_moment() -> None:
 def test_an_append_that_fails_is_no_moment() -> None:
     harness = ConsumerGroupHarness()
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("a").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.append_error = None
     harness.send("a")
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("b").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("b").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.append_error = None
     harness.send("c")
     assert causes(harness) == ["heartbeat of a, a new member", "heartbeat of c, a new member"]
@@ -65,7 +66,7 @@ def test_causes() -> None:
     harness.topics.create("news", 2)
     harness.stay("a")
     assert "g" in harness.coordinator.groups
-    harness.coordinator.leave_group("g", [("", "i")], harness.now_ms)
+    harness.coordinator.leave_group("g", identities([("", "i")]), harness.now_ms)
     harness.fail_over()
     harness.send("b")
     harness.advance(SESSION_MS - 1)

@@ -2,18 +2,25 @@
 
 from typing import Any
 
-from fakebroker.coordinator.api import OffsetToCommit
-from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember
-from fakebroker.coordinator.batch_join.join_batch import join_batch
 from fakebroker.coordinator.consumer.config import MigrationPolicy
-from fakebroker.coordinator.consumer.records import GroupEpochRecord, RegexRecord, TargetAssignmentRecord
-from fakebroker.coordinator.group_records import GroupRecord, Record, TransactionEnd
+from fakebroker.coordinator.records import KeyedRecord, TransactionEnd
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.join_batch import join_batch
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupRequest
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
+from tests.support.coordinator import commits
 from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, FakeTopics, contents
+from tests.support.coordinator.coordinator_harness import expected_member
 from tests.support.coordinator.mixed_group_harness import (
     CLASSIC_REBALANCE_MS,
     CLASSIC_SESSION_MS,
+    ClassicContext,
     MixedGroupHarness,
     places,
 )
@@ -32,9 +39,7 @@ def classic_group(**config: Any) -> tuple[MixedGroupHarness, str, str]:
 
 
 def commit(harness: MixedGroupHarness, generation_id: int, member_id: str, offset: int) -> ErrorCode:
-    offsets = [OffsetToCommit("orders", 0, offset)]
-    results = [harness.coordinator.offsets.commit(GROUP, generation_id, member_id, None, offsets, harness.now_ms)]
-    ((error,),) = results
+    (error,) = commits.commit(harness.coordinator, [("orders", 0, offset)], harness.now_ms, generation_id, member_id)
     return error
 
 
@@ -43,9 +48,9 @@ def committed(harness: MixedGroupHarness) -> int | None:
     return None if offset is None else offset.offset
 
 
-def kinds(records: list[Record]) -> list[str]:
+def kinds(records: list[KeyedRecord]) -> list[str]:
     """Return the records as their types, with "-" before tombstones, and without repetitions."""
-    signs = ["-" * (record.value is None) + type(record).__name__ for record in records]  # type: ignore[union-attr]
+    signs = ["-" * (record.value is None) + type(record.key).__name__ for record in records]
     return [sign for index, sign in enumerate(signs) if index == 0 or sign != signs[index - 1]]
 
 
@@ -84,22 +89,24 @@ def test_a_classic_group_is_upgraded_with_its_members_epochs_and_assignments() -
     harness, x, y = classic_group()
     commit(harness, 2, x, 7)
     joined = harness.send("a", owned={})
-    assert (joined.error, joined.member_epoch, harness.assignment(joined)) == (NONE, 3, {})
-    assert kinds(harness.batches[-1]) == [
-        "-GroupRecord",
-        "MemberSubscriptionRecord",
-        "GroupEpochRecord",
-        "TargetAssignmentRecord",
-        "AssignmentEpochRecord",
-        "CurrentAssignmentRecord",
+    assert (joined.error_code, joined.member_epoch, harness.assignment(joined)) == (NONE, 3, {})
+    assert kinds(harness.keyed()) == [
+        "-GroupMetadataKey",
+        "ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupMetadataKey",
+        "ConsumerGroupTargetAssignmentMemberKey",
+        "ConsumerGroupTargetAssignmentMetadataKey",
+        "ConsumerGroupCurrentMemberAssignmentKey",
         # Those of the member that joins:
-        "MemberSubscriptionRecord",
-        "GroupEpochRecord",
-        "TargetAssignmentRecord",
-        "AssignmentEpochRecord",
-        "CurrentAssignmentRecord",
+        "ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupMetadataKey",
+        "ConsumerGroupTargetAssignmentMemberKey",
+        "ConsumerGroupTargetAssignmentMetadataKey",
+        "ConsumerGroupCurrentMemberAssignmentKey",
     ]
-    epochs = [each.value.epoch for each in harness.batches[-1] if isinstance(each, GroupEpochRecord) and each.value]
+    epochs = [
+        each.value.epoch for each in harness.keyed() if isinstance(each.key, ConsumerGroupMetadataKey) and each.value
+    ]
     assert epochs == [2, 3]
     assert (harness.is_classic, [*harness.group.members]) == (False, [x, y, "a"])
     member = harness.member(x)
@@ -146,18 +153,18 @@ def test_groups_that_are_not_upgraded(policy: MigrationPolicy, max_size: int, pr
     harness.join(client_id="waits", protocol_type=protocol_type)
     result = harness.send("a")
     text = f"Cannot upgrade classic group g to consumer group because {reason}."
-    assert (result.error, result.message, harness.late) == (NOT_FOUND, text, {})
+    assert (result.error_code, result.error_message, harness.late) == (NOT_FOUND, text, {})
     assert [*harness.classic.parked_joins] == [[*harness.classic.members][-1]], "its requests wait as before"
-    assert harness.send("a", 1).message == "Group g is not a consumer group."
-    assert harness.send("a", -1).message == "Group g is not a consumer group."
+    assert harness.send("a", 1).error_message == "Group g is not a consumer group."
+    assert harness.send("a", -1).error_message == "Group g is not a consumer group."
 
 
 def test_a_full_group_is_upgraded_but_has_no_room() -> None:
     harness, x, _ = classic_group(max_size=2)
     harness.join(x)
     result = harness.send("a")
-    assert result.error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert harness.answers()[x].error is REBALANCE
+    assert result.error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert harness.answers()[x].error_code == REBALANCE
     assert harness.classic.state.value == "PreparingRebalance"
     harness.fail_over()
     assert harness.is_classic
@@ -168,7 +175,7 @@ def test_waiting_joins_and_syncs_get_an_error_that_makes_members_rejoin() -> Non
     assert harness.join(x) is None, "a rebalance starts, which waits for the other member"
     harness.send("a")
     answers = harness.answers()
-    assert (answers[x].error, answers[x].member_id) == (REBALANCE, x)
+    assert (answers[x].error_code, answers[x].member_id) == (REBALANCE, x)
     assert harness.joined(x).generation_id == 3
     assert harness.member(y).member_epoch == 2
 
@@ -178,7 +185,7 @@ def test_waiting_joins_and_syncs_get_an_error_that_makes_members_rejoin() -> Non
     assert harness.classic.state.value == "CompletingRebalance"
     assert harness.sync(y, 3) is None
     harness.send("a")
-    assert harness.answers()[y].error is REBALANCE
+    assert harness.answers()[y].error_code == REBALANCE
     assert {harness.member(each).member_epoch for each in (x, y)} == {3}
     assert (harness.assigned(x), harness.assigned(y)) == (HALVES["x"], HALVES["y"]), "those of the last generation"
 
@@ -226,7 +233,7 @@ def test_malformed_metadata_is_not_upgraded(
     log = len(harness.log)
     result = harness.send("a")
     text = reason and f"Cannot upgrade classic group g to consumer group because {reason}."
-    assert (result.error, result.message) == (error, text)
+    assert (result.error_code, result.error_message) == (error, text)
     assert harness.is_classic == bool(error)
     assert error == NONE or len(harness.log) == log
 
@@ -236,9 +243,9 @@ def test_a_group_in_its_first_join_phase_fails_unexpectedly_as_in_kafka() -> Non
     harness.config.group_initial_rebalance_delay_ms = 3_000
     assert harness.join("") is None
     result = harness.send("a")
-    assert (result.error, result.message) == (UNEXPECTED, None)
+    assert (result.error_code, result.error_message) == (UNEXPECTED, None)
     (answer,) = harness.answers().values()
-    assert answer.error is REBALANCE
+    assert answer.error_code == REBALANCE
     harness.advance(3_000)
     assert harness.join(answer.member_id) is not None
 
@@ -249,16 +256,16 @@ def test_a_member_that_does_not_support_the_last_protocol_fails_unexpectedly_as_
     joined = harness.joined(protocols=both)
     harness.sync(joined.member_id, 1, {})
     assert harness.join(client_id="y", protocols=both[1:]) is None
-    assert harness.send("a").error is UNEXPECTED
+    assert harness.send("a").error_code is UNEXPECTED
 
 
 def test_a_failed_append_leaves_the_classic_group() -> None:
     harness, x, _ = classic_group()
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a").error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (harness.is_classic, harness.beat(x, 2)) == (True, NONE)
     harness.append_error = None
-    assert harness.send("a").error is NONE
+    assert harness.send("a").error_code is NONE
     assert not harness.is_classic
 
 
@@ -303,14 +310,14 @@ def test_without_its_last_consumer_member_a_group_is_downgraded(departure: Any) 
     departure(harness)
     assert harness.is_classic
     group = harness.classic
-    assert kinds(harness.batches[-1]) == [
-        "-CurrentAssignmentRecord",
-        "-TargetAssignmentRecord",
-        "-AssignmentEpochRecord",
-        "-MemberSubscriptionRecord",
-        "-SubscribedTopicsRecord",
-        "-GroupEpochRecord",
-        "GroupRecord",
+    assert kinds(harness.keyed()) == [
+        "-ConsumerGroupCurrentMemberAssignmentKey",
+        "-ConsumerGroupTargetAssignmentMemberKey",
+        "-ConsumerGroupTargetAssignmentMetadataKey",
+        "-ConsumerGroupMemberMetadataKey",
+        "-ConsumerGroupPartitionMetadataKey",
+        "-ConsumerGroupMetadataKey",
+        "GroupMetadataKey",
     ]
     assert (group.state.value, group.generation_id, group.leader_id) == ("PreparingRebalance", 3, x)
     assert (group.protocol_type, group.protocol_name, [*group.members]) == ("consumer", "range", [x, y])
@@ -404,28 +411,30 @@ def test_a_static_classic_member_replaces_the_last_consumer_member_without_a_reb
     joined = harness.joined(instance_id="i")
     assert (harness.is_classic, joined.generation_id, joined.leader) == (True, 3, "")
     group, new = harness.classic, joined.member_id
-    assert kinds(harness.batches[-1]) == [
+    assert kinds(harness.keyed()) == [
         # The replacement,
-        "-CurrentAssignmentRecord",
-        "-TargetAssignmentRecord",
-        "-MemberSubscriptionRecord",
-        "MemberSubscriptionRecord",
-        "TargetAssignmentRecord",
-        "CurrentAssignmentRecord",
+        "-ConsumerGroupCurrentMemberAssignmentKey",
+        "-ConsumerGroupTargetAssignmentMemberKey",
+        "-ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupTargetAssignmentMemberKey",
+        "ConsumerGroupCurrentMemberAssignmentKey",
         # what the member reports, its epoch,
-        "MemberSubscriptionRecord",
-        "CurrentAssignmentRecord",
+        "ConsumerGroupMemberMetadataKey",
+        "ConsumerGroupCurrentMemberAssignmentKey",
         # and the downgrade.
-        "-CurrentAssignmentRecord",
-        "-TargetAssignmentRecord",
-        "-AssignmentEpochRecord",
-        "-MemberSubscriptionRecord",
-        "-SubscribedTopicsRecord",
-        "-GroupEpochRecord",
-        "GroupRecord",
+        "-ConsumerGroupCurrentMemberAssignmentKey",
+        "-ConsumerGroupTargetAssignmentMemberKey",
+        "-ConsumerGroupTargetAssignmentMetadataKey",
+        "-ConsumerGroupMemberMetadataKey",
+        "-ConsumerGroupPartitionMetadataKey",
+        "-ConsumerGroupMetadataKey",
+        "GroupMetadataKey",
     ]
     deleted = [
-        each.member_id for each in harness.batches[-1] if isinstance(each, TargetAssignmentRecord) and not each.value
+        each.key.member_id
+        for each in harness.keyed()
+        if isinstance(each.key, ConsumerGroupTargetAssignmentMemberKey) and each.value is None
     ]
     assert deleted == ["a", new, x]
     assert (group.state.value, group.generation_id, [*group.members]) == ("Stable", 3, [x, new])
@@ -452,7 +461,11 @@ def test_a_static_classic_member_takes_over_without_the_regular_expression() -> 
     harness.joined()
     harness.settle()
     joined = harness.joined(instance_id="i")
-    deleted = [each.regex for each in harness.batches[-1] if isinstance(each, RegexRecord) and each.value is None]
+    deleted = [
+        each.key.regular_expression
+        for each in harness.keyed()
+        if isinstance(each.key, ConsumerGroupRegularExpressionKey) and each.value is None
+    ]
     assert deleted == ["ord", "ord"], "as in Kafka: with the member, and with the group"
     assert (harness.is_classic, harness.classic.state.value, joined.generation_id) == (True, "PreparingRebalance", 0)
     harness.fail_over()
@@ -480,10 +493,10 @@ def test_a_failed_append_leaves_the_consumer_group() -> None:
     harness, x = static_pair()
     before = contents(harness.group)
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("a", -1, instance_id="i").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a", -1, instance_id="i").error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     answer = harness.join(instance_id="i")
     assert answer is not None
-    assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (harness.is_classic, contents(harness.group)) == (False, before)
     harness.append_error = None
     leave(harness)
@@ -495,7 +508,7 @@ def test_members_without_a_common_protocol_stay_in_the_consumer_group() -> None:
     harness = MixedGroupHarness()
     harness.send("a")
     harness.joined(protocols=(("range", SUBSCRIPTION), ("range", SUBSCRIPTION)))
-    assert harness.send("a", -1).error is UNEXPECTED
+    assert harness.send("a", -1).error_code is UNEXPECTED
     assert not harness.is_classic
     assert harness.leave(("a", None)) == (UNEXPECTED, [])
     harness.advance(CLASSIC_SESSION_MS)
@@ -508,7 +521,7 @@ def test_metadata_without_a_version_is_not_downgraded() -> None:
     both = ("range", SUBSCRIPTION), ("sticky", b"")
     harness.joined("m", protocols=both)
     harness.joined("n", protocols=(("sticky", SUBSCRIPTION),))
-    assert (harness.send("a", -1).error, harness.is_classic) == (NOT_FOUND, False)
+    assert (harness.send("a", -1).error_code, harness.is_classic) == (NOT_FOUND, False)
 
 
 # Both ways, with a failover at every step
@@ -532,17 +545,17 @@ def test_a_failover_after_any_batch_of_a_migration_and_back_loses_nothing() -> N
     assert harness.join(z) is not None
     harness.sync(z, harness.classic.generation_id, {z: {"orders": {0, 1, 2, 3, 4, 5}}})
     for end in range(1, len(harness.batches) + 1):
-        log = [record for batch in harness.batches[:end] for record in batch]
+        log = [record for batch in range(end) for record in harness.keyed(batch)]
         other = MixedGroupHarness(harness.topics)
         other.coordinator.resign(0, other.now_ms)
         other.coordinator.start_loading(0)
         other.coordinator.finish_loading(0, log, other.now_ms)
         other.check()
-        groups = [record for record in log if isinstance(record, (GroupRecord, GroupEpochRecord))]
-        is_classic = isinstance(groups[-1], GroupRecord) if groups[-1].value is not None else None
+        groups = [record for record in log if isinstance(record.key, (GroupMetadataKey, ConsumerGroupMetadataKey))]
+        is_classic = isinstance(groups[-1].key, GroupMetadataKey) if groups[-1].value is not None else None
         if is_classic is not None:
             assert other.is_classic == is_classic
-        assert committed(other) == (7 if any(type(record).__name__ == "OffsetRecord" for record in log) else None)
+        assert committed(other) == (7 if any(isinstance(record.key, OffsetCommitKey) for record in log) else None)
 
 
 def test_records_of_a_group_can_be_compacted() -> None:
@@ -567,12 +580,8 @@ def test_offsets_of_open_transactions_stay_with_the_group(fails_over: bool) -> N
     results: list[list[ErrorCode]] = []
 
     def commit_pending(generation_id: int, producer_id: int, offset: int) -> None:
-        offsets = [OffsetToCommit("orders", 0, offset)]
-        results.append(
-            harness.coordinator.offsets.commit_pending(
-                GROUP, generation_id, x, None, producer_id, 0, offsets, harness.now_ms
-            )
-        )
+        wanted = harness.coordinator, [("orders", 0, offset)], harness.now_ms, generation_id, x
+        results.append(commits.commit_in_transaction(*wanted, producer_id=producer_id))
 
     def end(producer_id: int) -> None:
         harness.coordinator.offsets.end_transaction(0, TransactionEnd(producer_id, 0, True, 0))
@@ -596,21 +605,20 @@ def test_offsets_of_open_transactions_stay_with_the_group(fails_over: bool) -> N
 def test_instances_cannot_be_registered_in_a_consumer_group() -> None:
     harness = MixedGroupHarness()
     harness.send("a")
-    request = BatchJoin(
-        client_id="c",
-        client_host="h",
+    request = BatchJoinGroupRequest(
+        group_id=GROUP,
         session_timeout_ms=CLASSIC_SESSION_MS,
         rebalance_timeout_ms=CLASSIC_REBALANCE_MS,
         protocol_type="consumer",
-        members=(BatchMember(member_id="", instance_id="i", protocols=()),),
+        join_group_members=[expected_member("i")],
     )
-    join_batch(harness.coordinator, GROUP, request, "token", harness.now_ms)
-    (result,) = harness.answers()["token"].results
-    assert (result.error, harness.is_classic) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, False)
+    join_batch(harness.coordinator, request, ClassicContext("token", 10), harness.now_ms)
+    (result,) = harness.answers()["token"].member_join_response_list
+    assert (result.error_code, harness.is_classic) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, False)
 
 
 def _key(record: Any) -> tuple[object, ...]:
-    return (type(record), getattr(record, "member_id", None), getattr(record, "partition", None))
+    return (type(record.key), getattr(record.key, "member_id", None), getattr(record.key, "partition", None))
 
 
 def test_deleted_topics_are_not_in_the_assignments_of_a_downgraded_group() -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fakebroker.coordinator.api import JoinResult, SyncResult
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from tests.support.coordinator.consumer_group_harness import GROUP, REBALANCE_MS, SESSION_MS, FakeTopics, Owned
 from tests.support.coordinator.mixed_group_harness import (
     CLASSIC_REBALANCE_MS,
@@ -102,12 +103,12 @@ class MigrationMachine(RuleBasedStateMachine):
 
     def _heartbeat(self, name: str, client: Client) -> None:
         result = self.harness.send(client.member_id, client.epoch, client.owned if client.epoch else {})
-        if result.error:
-            self._forget(name, result.error)
+        if result.error_code:
+            self._forget(name, ErrorCode(result.error_code))
             return
         client.epoch = result.member_epoch
-        if result.assignment is not None:
-            client.owned = self.harness.topics.by_name(result.assignment)
+        if (assigned := self.harness.assignment(result)) is not None:
+            client.owned = assigned
 
     def _join(self, name: str, client: Client) -> None:
         if not self.is_cooperative:
@@ -131,17 +132,17 @@ class MigrationMachine(RuleBasedStateMachine):
                 assigned[member_id].add(index)
         return {member_id: {"orders": indexes} for member_id, indexes in assigned.items()}
 
-    def _take_answers(self, answers: dict[object, JoinResult | SyncResult]) -> None:
+    def _take_answers(self, answers: dict[object, JoinGroupResponse | SyncGroupResponse]) -> None:
         for token, answer in answers.items():
             client = self.clients.get(str(token))
             if client is None or client.task != "wait":
                 continue  # It has crashed.
-            if answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
+            if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 client.task = "join"
                 client.member_id = client.member_id or getattr(answer, "member_id", "")
-            elif answer.error:
-                self._forget(str(token), answer.error)
-            elif isinstance(answer, JoinResult):
+            elif answer.error_code:
+                self._forget(str(token), ErrorCode(answer.error_code))
+            elif isinstance(answer, JoinGroupResponse):
                 client.member_id, client.epoch, client.task = answer.member_id, answer.generation_id, "sync"
                 client.leads = {
                     each.member_id: {index for _, index in decode_subscription(each.metadata).owned_partitions}

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from fakebroker.coordinator.api import OffsetToCommit
-from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    AssignmentEpochValue,
-    CurrentAssignmentRecord,
-    GroupEpochRecord,
-    MemberSubscriptionRecord,
-    TargetAssignmentRecord,
-)
+from fakebroker.coordinator.consumer.records import assignment_epoch_record
 from fakebroker.coordinator.consumer.states import STABLE, UNREVOKED_PARTITIONS
-from fakebroker.coordinator.group_records import Record
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from fakebroker.protocol.schema import Message
+from tests.support.coordinator import commits
 from tests.support.coordinator.consumer_group_harness import GROUP, START_MS, ConsumerGroupHarness, FakeTopics
 from tests.support.coordinator.mixed_group_harness import MixedGroupHarness, places
 from tests.support.subtests import subtest_for_each
@@ -31,11 +31,11 @@ Release = tuple[int, int]
 # First epochs (KAFKA-20268)
 
 WITH_TARGET = [
-    MemberSubscriptionRecord,
-    GroupEpochRecord,
-    TargetAssignmentRecord,
-    AssignmentEpochRecord,
-    CurrentAssignmentRecord,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
 ]
 
 
@@ -45,18 +45,18 @@ WITH_TARGET = [
         (KAFKA_4_2, ("orders",), 1, WITH_TARGET),
         (KAFKA_4_2, (), 1, WITH_TARGET),
         (KAFKA_4_3, ("orders",), 2, WITH_TARGET),
-        (KAFKA_4_3, (), 1, [MemberSubscriptionRecord, CurrentAssignmentRecord]),
+        (KAFKA_4_3, (), 1, [ConsumerGroupMemberMetadataKey, ConsumerGroupCurrentMemberAssignmentKey]),
         (KAFKA_4_4, ("orders",), 2, WITH_TARGET),
-        (KAFKA_4_4, (), 1, [MemberSubscriptionRecord, CurrentAssignmentRecord]),
+        (KAFKA_4_4, (), 1, [ConsumerGroupMemberMetadataKey, ConsumerGroupCurrentMemberAssignmentKey]),
     ],
 )
-def test_first_epochs(release: Release, names: tuple[str, ...], epoch: int, kinds: list[type[Record]]) -> None:
+def test_first_epochs(release: Release, names: tuple[str, ...], epoch: int, kinds: list[type[Message]]) -> None:
     harness = ConsumerGroupHarness(release=release)
     joined = harness.send("a", subscribed_topic_names=names)
-    assert (joined.error, joined.member_epoch) == (NONE, epoch)
+    assert (joined.error_code, joined.member_epoch) == (NONE, epoch)
     assert harness.assignment(joined) == (EVERYTHING if names else {})
     assert (harness.group.group_epoch, harness.group.assignment_epoch) == (epoch, epoch)
-    assert [type(record) for record in harness.batches[0]] == kinds
+    assert [type(record.key) for record in harness.keyed(0)] == kinds
     harness.fail_over()
     assert harness.send("b").member_epoch == epoch + 1
 
@@ -94,7 +94,7 @@ def test_targets_are_an_interval_apart() -> None:
         at(harness, ms)
         for member_id in "ab":
             stayed = harness.stay(member_id)
-            assert (stayed.error, stayed.member_epoch, stayed.assignment) == (NONE, 2, None)
+            assert (stayed.error_code, stayed.member_epoch, stayed.assignment) == (NONE, 2, None)
     assert harness.group.state.value == "Assigning"
 
     at(harness, 1_000)
@@ -108,7 +108,7 @@ def test_targets_are_an_interval_apart() -> None:
     assert harness.send("c").member_epoch == 3, "the last target was computed 999 ms ago"
     at(harness, 5_000)
     assert harness.stay("c").member_epoch == 4
-    assert harness.log[-2] == AssignmentEpochRecord(GROUP, AssignmentEpochValue(4, int(START_MS) + 5_000))
+    assert harness.log[-2] == assignment_epoch_record(GROUP, 4, int(START_MS) + 5_000)
 
 
 def test_changes_in_the_interval_are_in_one_target() -> None:
@@ -168,7 +168,7 @@ def test_a_member_that_joins_a_group_without_members_gets_a_target_at_once_excep
     harness = ConsumerGroupHarness(release=release, assignment_interval_ms=INTERVAL_MS)
     harness.send("a")
     harness.send("a", -1)
-    writes_epoch = AssignmentEpochRecord in map(type, harness.batches[-1])
+    writes_epoch = ConsumerGroupTargetAssignmentMetadataKey in (type(each.key) for each in harness.keyed())
     assert writes_epoch == (release == KAFKA_4_4), "KAFKA-20442"
     if fails_over:
         harness.fail_over()
@@ -201,7 +201,7 @@ def test_classic_members_rejoin_when_there_is_a_target() -> None:
     assert harness.beat("m", 2) is REBALANCE
     answer = harness.sync("m", 2)
     assert answer is not None
-    assert answer.error is REBALANCE
+    assert answer.error_code == REBALANCE
     assert harness.joined("m").generation_id == 3
 
 
@@ -229,22 +229,15 @@ def commit(
     harness: ConsumerGroupHarness, member_id: str, epoch: int, *indexes: int, topic: str = "orders", long: int = -1
 ) -> list[ErrorCode]:
     """Commit offsets of some partitions, one of them with metadata that is too long; return the errors."""
-    offsets = [OffsetToCommit(topic, each, 7, metadata="x" * 4_097 if each == long else "") for each in indexes]
-    return harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms)
+    offsets = [(topic, each, 7, "x" * 4_097 if each == long else "") for each in indexes]
+    return commits.commit(harness.coordinator, offsets, harness.now_ms, epoch, member_id)
 
 
 def commit_in_transaction(
     harness: ConsumerGroupHarness, member_id: str, epoch: int, index: int, *, has_newer_errors: bool
 ) -> ErrorCode:
-    (error,) = harness.coordinator.offsets.commit_pending(
-        GROUP,
-        epoch,
-        member_id,
-        None,
-        1,
-        0,
-        [OffsetToCommit("orders", index, 7)],
-        harness.now_ms,
+    (error,) = commits.commit_in_transaction(
+        *(harness.coordinator, [("orders", index, 7)], harness.now_ms, epoch, member_id),
         has_newer_errors=has_newer_errors,
     )
     return error
@@ -359,9 +352,9 @@ def test_a_static_member_rejoins_a_full_group(release: Release, error: ErrorCode
     harness = ConsumerGroupHarness(release=release, max_size=1)
     harness.send("a", instance_id="i")
     harness.send("a", -2, instance_id="i")
-    assert harness.send("b", instance_id="j").error is FULL
-    assert harness.send("b").error is FULL
-    assert harness.send("b", instance_id="i").error is error
+    assert harness.send("b", instance_id="j").error_code is FULL
+    assert harness.send("b").error_code is FULL
+    assert harness.send("b", instance_id="i").error_code is error
     assert [*harness.group.members] == (["a"] if error else ["b"])
 
 
@@ -372,7 +365,7 @@ def test_a_static_classic_member_rejoins_a_full_group(release: Release, error: E
     m = harness.joined(instance_id="i").member_id
     again = harness.join(instance_id="i")
     assert again is not None
-    assert again.error is error
+    assert again.error_code == error
     assert (m in harness.group.members, len(harness.group.members)) == (bool(error), 2)
 
 
@@ -387,8 +380,8 @@ def test_a_member_that_takes_another_instance_id(release: Release, instances: di
     harness.send("a", instance_id="j")
     assert harness.group.static_members == instances
     harness.fail_over()
-    assert harness.send("b", instance_id="i").error is error
-    assert harness.stay("a", instance_id="j").error is NONE
+    assert harness.send("b", instance_id="i").error_code is error
+    assert harness.stay("a", instance_id="j").error_code is NONE
 
 
 # Assignors
@@ -469,4 +462,4 @@ def test_malformed_subscriptions_of_classic_members(release: Release, error: Err
     harness.send("a")
     answer = harness.join("m", protocols=(("range", b"\0\3\0\0"),))
     assert answer is not None
-    assert (answer.error, [*harness.group.members]) == (error, ["a"])
+    assert (answer.error_code, [*harness.group.members]) == (error, ["a"])

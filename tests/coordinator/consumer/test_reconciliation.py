@@ -4,15 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from fakebroker.coordinator.consumer.assignors import Assignment, GroupSpec
-from fakebroker.coordinator.consumer.heartbeat import Reconciliation
+from fakebroker.coordinator.consumer.heartbeat import next_assignment
 from fakebroker.coordinator.consumer.member import FREE, ConsumerGroupMember, HeartbeatError
-from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    CurrentAssignmentRecord,
-    GroupEpochRecord,
-    MemberSubscriptionRecord,
-    TargetAssignmentRecord,
-)
 from fakebroker.coordinator.consumer.states import (
     STABLE,
     TRANSITIONS,
@@ -22,6 +15,13 @@ from fakebroker.coordinator.consumer.states import (
     MemberState,
 )
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from tests.support.coordinator.consumer_group_harness import (
     REBALANCE_MS,
     SESSION_MS,
@@ -75,16 +75,25 @@ def member(state: MemberState, epoch: int, assigned: set[int], pending: set[int]
     )
 
 
-def step(
-    target: set[int], owned: set[int] | None, *, taken: bool = False, subscribed: bool = True, changed: bool = False
-) -> Reconciliation:
-    return Reconciliation(
+def after_heartbeat(
+    before: ConsumerGroupMember,
+    target: set[int],
+    owned: set[int] | None,
+    *,
+    taken: bool = False,
+    subscribed: bool = True,
+    changed: bool = False,
+    release: tuple[int, int] = (4, 4),
+) -> ConsumerGroupMember:
+    return next_assignment(
+        before,
         target=sets(target),
         target_epoch=5,
         subscribed_topic_ids={TOPIC} if subscribed else set(),
         subscription_changed=changed,
         owned=None if owned is None else sets(owned),
         epoch_of=lambda topic_id, index: 3 if taken and index == 1 else FREE,
+        release=release,
     )
 
 
@@ -104,7 +113,7 @@ def test_one_step_of_a_member(
     revoked: set[int],
 ) -> None:
     before = member(state, epoch, assigned, pending)
-    after = step({0, 1}, owned, taken=taken).next_state(before)
+    after = after_heartbeat(before, {0, 1}, owned, taken=taken)
     assert (after.state, after.member_epoch) == (state_after, epoch_after)
     assert (after.assigned, after.pending_revocation) == (sets(kept), sets(revoked))
     assert after.previous_epoch == (1 if after == before else epoch)
@@ -112,14 +121,14 @@ def test_one_step_of_a_member(
 
 def test_before_4_2_giving_up_partitions_raises_the_epoch() -> None:
     before = member(UNREVOKED_PARTITIONS, 3, {0, 3}, {2})
-    after = replace(step({0, 1}, {0, 3}), raises_epoch=True).next_state(before)
+    after = after_heartbeat(before, {0, 1}, {0, 3}, release=(4, 1))
     assert (after.state, after.member_epoch) == (UNREVOKED_PARTITIONS, 4)
 
 
 def test_a_member_in_an_unknown_state_has_to_give_up_everything() -> None:
     for owned in (None, {0}):
         with pytest.raises(HeartbeatError) as raised:
-            step({0}, owned).next_state(member(UNKNOWN, 3, {0}, set()))
+            after_heartbeat(member(UNKNOWN, 3, {0}, set()), {0}, owned)
         assert raised.value.error is ErrorCode.FENCED_MEMBER_EPOCH
     with pytest.raises(RuntimeError, match="no transition from STABLE to UNKNOWN"):
         member(STABLE, 1, set(), set()).moved_to(UNKNOWN, 1, {}, {})
@@ -129,16 +138,16 @@ def test_a_member_in_an_unknown_state_has_to_give_up_everything() -> None:
 def test_topics_without_subscription_are_given_up_before_there_is_a_new_target() -> None:
     for state, pending in ((STABLE, set()), (UNREVOKED_PARTITIONS, {2})):
         before = member(state, 5, {0, 1}, pending)
-        giving_up = step({0, 1}, None, subscribed=False, changed=True)
-        after = giving_up.next_state(before)
+        after = after_heartbeat(before, {0, 1}, None, subscribed=False, changed=True)
         assert (after.state, after.member_epoch, after.previous_epoch) == (UNREVOKED_PARTITIONS, 5, 5)
-        before_4_3 = replace(giving_up, sets_previous_epoch=False).next_state(before)
+        before_4_3 = after_heartbeat(before, {0, 1}, None, subscribed=False, changed=True, release=(4, 2))
         assert before_4_3 == replace(after, previous_epoch=1)
         assert (after.assigned, after.pending_revocation) == ({}, sets({0, 1} | pending))
-        assert step({0, 1}, None, changed=True).next_state(before) == before
-    given_up = step({0, 1}, set(), subscribed=False, changed=True).next_state(member(STABLE, 5, {0, 1}, set()))
+        assert after_heartbeat(before, {0, 1}, None, subscribed=False, changed=True, release=(4, 0)) == before
+        assert after_heartbeat(before, {0, 1}, None, changed=True) == before
+    given_up = after_heartbeat(member(STABLE, 5, {0, 1}, set()), {0, 1}, set(), subscribed=False, changed=True)
     assert (given_up.state, given_up.assigned, given_up.member_epoch) == (STABLE, {}, 5)
-    assert step({0, 1}, set(), subscribed=False).next_state(member(STABLE, 4, {0}, set())).assigned == {}
+    assert after_heartbeat(member(STABLE, 4, {0}, set()), {0, 1}, set(), subscribed=False).assigned == {}
 
 
 def test_the_example_of_the_kip() -> None:
@@ -176,22 +185,22 @@ def test_the_records_of_a_join_are_in_the_order_of_kafka() -> None:
     harness = ConsumerGroupHarness()
     result = harness.send()
     assert result.member_id == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert [type(record) for record in harness.batches[0]] == [
-        MemberSubscriptionRecord,
-        GroupEpochRecord,
-        TargetAssignmentRecord,
-        AssignmentEpochRecord,
-        CurrentAssignmentRecord,
+    assert [type(record.key) for record in harness.keyed(0)] == [
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupCurrentMemberAssignmentKey,
     ]
     harness.send(result.member_id or "", 2)
     assert len(harness.batches) == 1, "a heartbeat without news is not stored"
     harness.send(result.member_id or "", -1)
-    assert [type(record) for record in harness.batches[1]] == [
-        CurrentAssignmentRecord,
-        TargetAssignmentRecord,
-        MemberSubscriptionRecord,
-        GroupEpochRecord,
-        AssignmentEpochRecord,
+    assert [type(record.key) for record in harness.keyed(1)] == [
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataKey,
     ]
 
 
@@ -203,7 +212,7 @@ def test_an_assignment_is_sent_when_it_changes_and_in_answer_to_full_requests() 
     assert harness.stay("a", everything).assignment is None
     full = harness.stay("a", everything, rebalance_timeout_ms=1, subscribed_topic_names=("orders",))
     assert harness.assignment(full) == everything
-    assert harness.send("b", subscribed_topic_names=()).assignment == {}
+    assert harness.assignment(harness.send("b", subscribed_topic_names=())) == {}
 
 
 def test_members_leave() -> None:
@@ -211,7 +220,8 @@ def test_members_leave() -> None:
     harness.send("a")
     harness.send("b")
     left = harness.send("a", -1)
-    assert (left.error, left.member_id, left.member_epoch, left.heartbeat_interval_ms) == (ErrorCode.NONE, "a", -1, 0)
+    assert left.error_code is ErrorCode.NONE
+    assert (left.member_id, left.member_epoch, left.heartbeat_interval_ms) == ("a", -1, 0)
     assert harness.group.state.value == "Assigning"
     harness.settle("b")
     assert harness.assigned("b") == {"orders": set(range(6))}
@@ -229,7 +239,7 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     harness.advance(1)
     assert list(harness.group.members) == ["b"]
     result = harness.send("a", 1)
-    assert result.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert result.error_code is ErrorCode.UNKNOWN_MEMBER_ID
     harness.settle("b")
     assert harness.assigned("b") == {"orders": set(range(6))}
 
@@ -237,7 +247,7 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
 def test_a_failed_append_changes_nothing_and_an_expired_session_is_tried_again() -> None:
     harness = ConsumerGroupHarness()
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a").error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.coordinator.groups.consumer.get("g") is None
     harness.append_error = None
     harness.send("a")

@@ -4,19 +4,20 @@ from collections import Counter
 from typing import Any
 
 from fakebroker.cluster.regular_expressions import compile_regex
-from fakebroker.coordinator.consumer.heartbeat import HeartbeatResult
 from fakebroker.coordinator.consumer.member import ConsumerGroupMember
-from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    CurrentAssignmentRecord,
-    GroupEpochRecord,
-    MemberSubscriptionRecord,
-    RegexRecord,
-    TargetAssignmentRecord,
-)
+from fakebroker.coordinator.consumer.records import regex_record
 from fakebroker.coordinator.consumer.subscriptions import ResolvedRegex, Subscriptions
-from fakebroker.coordinator.group_records import Record
+from fakebroker.coordinator.records import CoordinatorRecord, Record
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from fakebroker.protocol.messages.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from tests.support.coordinator.consumer_group_harness import (
     GROUP,
     SESSION_MS,
@@ -42,11 +43,13 @@ class Harness(ConsumerGroupHarness):
         super().__init__(FakeTopics(**(topics or {"orders": 2, "payments": 2})), compile_regex=compile_regex)
 
     def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
-        if self.fails_to_resolve and isinstance(records[0], RegexRecord):
+        first = records[0]
+        is_resolved = isinstance(first, CoordinatorRecord) and isinstance(first.key, ConsumerGroupRegularExpressionKey)
+        if self.fails_to_resolve and is_resolved:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return super()._append(partition, records)
 
-    def join(self, member_id: str, regex: str = "o.*", *names: str, **fields: Any) -> HeartbeatResult:
+    def join(self, member_id: str, regex: str = "o.*", *names: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         return self.send(member_id, subscribed_topic_regex=regex, subscribed_topic_names=names, **fields)
 
     def joined(self, member_id: str, regex: str = "o.*", *names: str) -> "Harness":
@@ -55,8 +58,8 @@ class Harness(ConsumerGroupHarness):
         self.settle()
         return self
 
-    def last_batch(self) -> list[type[Record]]:
-        return [type(record) for record in self.batches[-1]]
+    def last_batch(self) -> list[Any]:
+        return [type(record.key) for record in self.keyed()]
 
     def matched(self, regex: str = "o.*") -> set[str]:
         return set(self.group.subscriptions.resolved[regex].topics)
@@ -65,12 +68,15 @@ class Harness(ConsumerGroupHarness):
 def test_a_new_regular_expression_is_resolved_after_the_heartbeat() -> None:
     harness = Harness()
     joined = harness.join("a")
-    assert (joined.error, joined.member_epoch, joined.assignment) == (ErrorCode.NONE, 1, {})
-    first, second = harness.batches
-    assert [type(record) for record in first] == [MemberSubscriptionRecord, CurrentAssignmentRecord]
+    assert (joined.error_code, joined.member_epoch, harness.assignment(joined)) == (ErrorCode.NONE, 1, {})
+    first, second = harness.keyed(0), harness.keyed(1)
+    assert [type(record.key) for record in first] == [
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupCurrentMemberAssignmentKey,
+    ]
     found = ResolvedRegex(frozenset(("orders",)), harness.topics.version, int(START_MS))
-    assert second[0] == RegexRecord(GROUP, "o.*", found)
-    assert isinstance(second[1], GroupEpochRecord)
+    assert second[0] == regex_record(GROUP, "o.*", found)
+    assert isinstance(second[1].key, ConsumerGroupMetadataKey)
     assert second[1].value is not None
     assert (second[1].value.epoch, second[1].value.metadata_hash != 0) == (2, True)
     stayed = harness.stay("a")
@@ -82,7 +88,7 @@ def test_a_new_regular_expression_is_resolved_after_the_heartbeat() -> None:
 def test_a_regular_expression_without_topics_changes_no_epoch() -> None:
     harness = Harness()
     harness.join("a", "x.*")
-    assert harness.last_batch() == [RegexRecord]
+    assert harness.last_batch() == [ConsumerGroupRegularExpressionKey]
     assert (harness.group.group_epoch, harness.matched("x.*")) == (1, set())
 
 
@@ -93,7 +99,7 @@ def test_a_member_whose_regular_expression_is_not_resolved_has_topics_of_others_
     harness.send("b", -1)
     joined = harness.join("c", "x.*")  # Its heartbeat runs the assignor, because b has left.
     assert [len(partitions) for partitions in harness.group.target["c"].values()] == [1]
-    assert joined.assignment == {}
+    assert harness.assignment(joined) == {}
     harness.settle()
     assert len(harness.assigned("a")["orders"]) == 1
     assert harness.assigned("c") == {}
@@ -145,7 +151,7 @@ def test_new_topics_are_found_at_most_every_10_seconds() -> None:
     harness.advance(MIN_REFRESH_MS + 1)
     epoch = harness.group.group_epoch
     harness.stay("a")
-    assert harness.last_batch() == [RegexRecord], "it is stored again, with another version"
+    assert harness.last_batch() == [ConsumerGroupRegularExpressionKey], "it is stored again, with another version"
     assert harness.group.subscriptions.resolved["o.*"].version == harness.topics.version
     assert harness.group.group_epoch == epoch
 
@@ -173,8 +179,12 @@ def test_another_regular_expression_takes_the_topics_of_the_former_away() -> Non
     harness = Harness().joined("a")
     changed = harness.stay("a", {"orders": {0, 1}}, subscribed_topic_regex="p.*")
     assert harness.assignment(changed) == {}
-    assert harness.last_batch() == [MemberSubscriptionRecord, RegexRecord, CurrentAssignmentRecord]
-    assert RegexRecord(GROUP, "o.*", None) in harness.batches[-1]
+    assert tuple(harness.last_batch()) == (
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupRegularExpressionKey,
+        ConsumerGroupCurrentMemberAssignmentKey,
+    )
+    assert regex_record(GROUP, "o.*", None) in harness.batches[-1]
     assert harness.group.group_epoch == 2, "it will rise when the new one is resolved, 10 s after the former"
     assert harness.pending("a") == {"orders": {0, 1}}
     harness.stay("a", {})
@@ -196,16 +206,16 @@ def test_a_regular_expression_beside_others_waits_until_they_are_10_seconds_old(
 def test_the_last_member_takes_its_regular_expression_with_it() -> None:
     harness = Harness().joined("a").joined("b")
     harness.send("b", -1)
-    assert RegexRecord not in harness.last_batch()
+    assert ConsumerGroupRegularExpressionKey not in harness.last_batch()
     assert harness.group.subscriptions.regexes == {"o.*": 1}
     harness.advance(SESSION_MS)
     assert harness.last_batch() == [
-        CurrentAssignmentRecord,
-        TargetAssignmentRecord,
-        MemberSubscriptionRecord,
-        RegexRecord,
-        GroupEpochRecord,
-        AssignmentEpochRecord,
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupRegularExpressionKey,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataKey,
     ]
     assert harness.group.subscriptions == Subscriptions()
     assert harness.group.metadata_hash == 0
@@ -238,11 +248,12 @@ def test_invalid_regular_expressions_are_rejected() -> None:
         ("(?P<n", "invalid named capture"),
     ):
         result = harness.join("a", pattern)
-        assert result.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert result.message == f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {description}."
+        assert result.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
+        text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {description}."
+        assert result.error_message == text
     assert harness.log == []
     harness.joined("a")
-    assert harness.stay("a", subscribed_topic_regex="(").error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert harness.stay("a", subscribed_topic_regex="(").error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert harness.member("a").subscribed_topic_regex == "o.*"
 
 
@@ -266,7 +277,8 @@ def test_a_failover_keeps_what_was_resolved() -> None:
     batches = len(harness.batches)
     harness.advance(MIN_REFRESH_MS + 1)
     harness.stay("a")
-    assert not any(RegexRecord in map(type, batch) for batch in harness.batches[batches:])
+    kinds = [type(record.key) for batch in range(batches, len(harness.batches)) for record in harness.keyed(batch)]
+    assert ConsumerGroupRegularExpressionKey not in kinds
     harness.send("a", -1)
     harness.send("b", -1)
     harness.fail_over()

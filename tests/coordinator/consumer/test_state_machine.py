@@ -11,7 +11,6 @@ from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.consumer import controls as consumer_controls
 from fakebroker.coordinator.consumer.assignors import ASSIGNORS, Assignment, Assignor, GroupSpec
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import HeartbeatResult
 from fakebroker.coordinator.consumer.member import (
     JOINING_EPOCH,
     LEAVING_STATIC_EPOCH,
@@ -23,6 +22,7 @@ from fakebroker.coordinator.consumer.subscriptions import MIN_REFRESH_INTERVAL_M
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.persistence import replay
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.releases import NEWEST
 from tests.support.coordinator.consumer_group_harness import (
     GROUP,
@@ -30,6 +30,7 @@ from tests.support.coordinator.consumer_group_harness import (
     SESSION_MS,
     ConsumerGroupHarness,
     FakeTopics,
+    assigned_partitions,
     contents,
 )
 from tests.support.soak import examples, soak
@@ -149,7 +150,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if member_id in self.epochs:
             return
         result = self.send(member_id, 0, **subscription, server_assignor=assignor)
-        if result.error is not ErrorCode.UNRELEASED_INSTANCE_ID:
+        if result.error_code is not ErrorCode.UNRELEASED_INSTANCE_ID:
             self.subscriptions[member_id] = subscription
             self.take(member_id, result, lost=lost)
 
@@ -177,23 +178,23 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.send(member_id, -2 if for_a_while and member_id in INSTANCE else -1)
         self.forget(member_id)
 
-    def send(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatResult:
+    def send(self, member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         if member_id in INSTANCE:
             fields["instance_id"] = INSTANCE[member_id]
         return self.harness.send(member_id, epoch, **fields)
 
-    def take(self, member_id: str, result: HeartbeatResult, *, lost: bool = False) -> None:
+    def take(self, member_id: str, result: ConsumerGroupHeartbeatResponse, *, lost: bool = False) -> None:
         """Let a client receive a response, unless it is lost."""
-        if result.error in OUT:
+        if result.error_code in OUT:
             self.forget(member_id)
             return
-        assert result.error is ErrorCode.NONE, result
+        assert result.error_code is ErrorCode.NONE, result
         self.unsure.add(member_id)
         if not lost:
             self.unsure.discard(member_id)
             self.epochs[member_id] = result.member_epoch
-            if result.assignment is not None:
-                self.owned[member_id] = result.assignment
+            if (assigned := assigned_partitions(result)) is not None:
+                self.owned[member_id] = assigned
             self.owned.setdefault(member_id, {})
 
     def forget(self, member_id: str) -> None:
@@ -279,7 +280,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if group is not None and member is not None and epoch is not None:
             consumer_controls.fence_epoch(self.harness.coordinator, group, member, self.harness.now_ms)
             result = self.send(member_id, epoch)
-            assert result.error is ErrorCode.FENCED_MEMBER_EPOCH
+            assert result.error_code is ErrorCode.FENCED_MEMBER_EPOCH
             self.take(member_id, result)
 
     @rule(name=st.sampled_from(TOPICS), partitions=st.integers(1, 3))

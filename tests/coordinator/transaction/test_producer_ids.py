@@ -21,7 +21,7 @@ def good(epoch: int, producer_id: int = FIRST_PRODUCER_ID) -> ProducerResult:
 def test_each_producer_gets_the_next_epoch() -> None:
     lab = TransactionLab()
     assert [lab.init(), lab.init(), lab.init(name="other")] == [good(0), good(1), good(0, FIRST_PRODUCER_ID + 1)]
-    assert [record.transactional_id for record in lab.log] == [ID, ID, "other"]
+    assert [record.key.transactional_id for record in lab.log] == [ID, ID, "other"]
 
 
 def test_requests_with_an_epoch_in_each_state(subtests: pytest.Subtests) -> None:
@@ -218,7 +218,7 @@ def test_an_unused_id_expires_at_the_first_check_at_which_it_is_old_enough(age_s
     assert lab.coordinator.transaction(ID) is not None
     lab.advance(1)
     assert lab.coordinator.transaction(ID) is None
-    assert (lab.log[-1].transactional_id, lab.log[-1].value) == (ID, None)
+    assert (lab.log[-1].key.transactional_id, lab.log[-1].value) == (ID, None)
     assert lab.add(P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert lab.init() == good(0, FIRST_PRODUCER_ID + 1)
 

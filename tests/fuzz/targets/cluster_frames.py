@@ -88,7 +88,7 @@ class _Play:
             call = read_call(peer, frame)
         except ProtocolError:
             return
-        if self._cluster.handle(call, self.harness.now_ms):
+        if self._cluster.requests.handle(call, self.harness.now_ms):
             _check_answer(call)
         else:
             self._pending[peer] = call
@@ -141,7 +141,7 @@ class _Play:
         assert not waiting, f"not answered: {waiting}"
 
     def _take_answers(self) -> None:
-        answered, self._cluster.answered[:] = self._cluster.answered[:], []
+        answered, self._cluster.requests.answered[:] = self._cluster.requests.answered[:], []
         for call in answered:
             if self._pending.pop(call.peer, None) is not None:
                 _check_answer(call)

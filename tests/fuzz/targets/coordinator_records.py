@@ -2,8 +2,14 @@
 
 from collections.abc import Iterator
 
-from fakebroker.cluster.logs import offsets_topic, transactions_topic
+from fakebroker.cluster.logs.coordinator_records import (
+    parse_record,
+    parse_transaction_record,
+    record_key,
+    record_value,
+)
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic
+from fakebroker.coordinator.transaction.transaction import TransactionValue, transaction_record
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.consumer_protocol import (
     decode_assignment,
@@ -45,27 +51,29 @@ def _split(content: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _read_group_record(key: bytes, value: bytes | None) -> None:
-    record = offsets_topic.parse_record(key, value)
+    record = parse_record(key, value)
     if record is None:
         return
     try:
-        encoded = offsets_topic.record_key(record), offsets_topic.record_value(record)
+        encoded = record_key(record), record_value(record)
     except ProtocolError:
         return  # A value of an older version may not fit.
-    again = offsets_topic.parse_record(*encoded)
+    again = parse_record(*encoded)
     assert again is not None
-    assert offsets_topic.record_key(again) == encoded[0]
-    assert offsets_topic.record_value(again) == encoded[1]
+    assert record_key(again) == encoded[0]
+    assert record_value(again) == encoded[1]
 
 
 def _read_transaction_record(key: bytes, value: bytes | None) -> None:
-    record = transactions_topic.parse_record(key, value)
+    record = parse_transaction_record(key, value)
     if record is None:
         return
-    encoded = transactions_topic.record_value(record.value, 1)
-    again = transactions_topic.parse_record(transactions_topic.record_key(record.transactional_id), encoded)
+    stored = None if record.value is None else TransactionValue.of(record.value)
+    written = transaction_record(record.key.transactional_id, stored)
+    encoded = record_value(written, transaction_version=1)
+    again = parse_transaction_record(record_key(written), encoded)
     assert again is not None
-    assert transactions_topic.record_value(again.value, 1) == encoded
+    assert record_value(again, transaction_version=1) == encoded
 
 
 def _read_subscription(content: bytes) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from zlib import crc32
 
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.message_sets import encode_message, iterate_messages, split_messages, to_record_batch
 from fakebroker.protocol.produced_batches import ReadMeter, at_once, recompressed, validate_produced
@@ -15,6 +14,7 @@ from fakebroker.protocol.records import (
     Record,
     RecordBatch,
     UnencodableBatchError,
+    crc32c,
     decode_records,
     encode_batch,
     record_keys,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 
+from fakebroker.cluster import handlers
 from fakebroker.cluster.authentication import Authentication
 from fakebroker.cluster.call import Peer, read_call
 from fakebroker.cluster.cluster import Cluster
@@ -45,6 +46,7 @@ def _new_cluster() -> Cluster:
         random=lambda: 0.0,
         journal=Journal(),
         now_ms=START_MS,
+        handlers=handlers.BY_NAME,
         listeners=(LISTENER,),
         credentials=Credentials({USER: PASSWORD}),
     )
@@ -74,7 +76,7 @@ def run(data: bytes) -> None:
         if answer.then == "handle":
             assert was_complete
             try:
-                cluster.handle(read_call(peer, frame), now_ms)
+                cluster.requests.handle(read_call(peer, frame), now_ms)
             except ProtocolError:
                 return
         elif answer.then == "authenticated":

@@ -12,7 +12,6 @@ from zlib import crc32
 import pytest
 
 from fakebroker import ErrorCode, FakeCluster
-from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.produce import (
@@ -21,7 +20,7 @@ from fakebroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.protocol.records import Record, crc32c, encode_batch
 from tests.support.group_requests import heartbeat_request
 from tests.support.server.bystander import MIB, unharmed
 from tests.support.soak import examples, soak

@@ -9,7 +9,6 @@ from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import UNSUPPORTED_SETTINGS
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.cluster.handlers import fetch
 from fakebroker.topic_partition import TopicPartition
 
 DEADLINE_S = 10.0
@@ -37,7 +36,7 @@ def consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
     return Consumer(cluster.bootstrap_servers, **(_SETTINGS | settings))
 
 
-def modern_consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
+def kip_848_consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
     """Return a member of the group "g" with the consumer protocol (KIP-848); brokers need `FAST_HEARTBEATS`."""
     common = {name: value for name, value in _SETTINGS.items() if name not in UNSUPPORTED_SETTINGS["consumer"]}
     return Consumer(cluster.bootstrap_servers, **(common | {"group_protocol": "consumer"} | settings))
@@ -51,7 +50,7 @@ def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> Non
         assert topic is not None
         leader = topic.partitions[partition[1]]
         leader.log.append(batch, leader.leader_epoch)
-        fetch.wake(cluster.cluster, leader, len(batch), cluster.clock.now_ms())
+        cluster.cluster.purgatory.wake(leader, len(batch))
 
     cluster.call(append_to_leader)
 

@@ -78,12 +78,12 @@ class ConsumerSimulation(VirtualTime):
 
     Args:
         seed: The seed of delays and losses.
-        assignor: The assignor of all consumers; with `is_modern` that of the brokers.
+        assignor: The assignor of all consumers; with `uses_consumer_protocol` that of the brokers.
         size: The highest number of consumers.
         topics: Partition counts by topic.
         accepts_error: Whether a poll may raise an error; the application polls again then.
         commits_after_poll: Whether the applications process the records of each poll at once, and commit.
-        is_modern: Whether the consumers have the consumer protocol instead of the classic one.
+        uses_consumer_protocol: Whether the consumers have the consumer protocol instead of the classic one.
 
     Attributes:
         processed: The offsets of each partition whose records an application has processed.
@@ -99,11 +99,11 @@ class ConsumerSimulation(VirtualTime):
         *,
         accepts_error: Callable[[ConsumerError], bool] = is_sync_while_loading,
         commits_after_poll: bool = False,
-        is_modern: bool = False,
+        uses_consumer_protocol: bool = False,
     ) -> None:
         super().__init__(seed)
-        self._is_modern = is_modern
-        if is_modern:
+        self._uses_consumer_protocol = uses_consumer_protocol
+        if uses_consumer_protocol:
             self._member_settings: dict[str, Any] = {"group_protocol": "consumer", "group_remote_assignor": assignor}
         else:
             self._member_settings = {
@@ -277,7 +277,7 @@ class ConsumerSimulation(VirtualTime):
             try:
                 app.batch = app.core.take_records(self.now_ms)
             except ConsumerError as error:
-                if self._is_modern and is_unreleased(error):
+                if self._uses_consumer_protocol and is_unreleased(error):
                     index = self.apps.index(app)
                     self.crash(index)
                     self.call_in(1_000.0, partial(self.start, index))
@@ -366,7 +366,7 @@ class ConsumerSimulation(VirtualTime):
         request = carried(convert_request(outbound.request, version), version)
         call = Call(peer, api_of(request), version, next(self._correlation_ids), client_id, request, 0)
         self._respond_by_call[call] = respond
-        if self.cluster.handle(call, self.now_ms):
+        if self.cluster.requests.handle(call, self.now_ms):
             self._respond(call)
         self._follow_cluster()
 
@@ -376,8 +376,8 @@ class ConsumerSimulation(VirtualTime):
 
     def _follow_cluster(self) -> None:
         """Send the responses that the cluster has completed, and schedule its next deadline."""
-        while self.cluster.answered:
-            answered, self.cluster.answered = self.cluster.answered, []
+        while self.cluster.requests.answered:
+            answered, self.cluster.requests.answered = self.cluster.requests.answered, []
             for call in answered:
                 self._respond(call)
         for queue in (self.cluster.timers, self.cluster.wire_timers):

@@ -6,12 +6,12 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from fakebroker.client.member.consumer.consumer_member import ConsumerMember
+from fakebroker.client.member.consumer.consumer_member_settings import ConsumerMemberSettings
 from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, GroupResponse, Send
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.modern.modern_member import ModernMember
-from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
@@ -33,7 +33,7 @@ from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
 REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
 _RESTART_MS = 1_000.0
-AnySettings = MemberSettings | ModernSettings
+AnySettings = MemberSettings | ConsumerMemberSettings
 
 
 class GroupSimulation(VirtualTime):
@@ -101,7 +101,7 @@ class GroupSimulation(VirtualTime):
             self._call(member, member.start)
 
     def _new_member(self, settings: AnySettings) -> GroupMember:
-        return Member(settings) if isinstance(settings, MemberSettings) else ModernMember(settings, self._new_id)
+        return Member(settings) if isinstance(settings, MemberSettings) else ConsumerMember(settings, self._new_id)
 
     def leave(self, index: int) -> None:
         self._call(self.members[index], self.members[index].leave)
@@ -257,9 +257,11 @@ def _leaves(request: GroupRequest) -> bool:
 _CONSUMER_CONFIG = ConsumerGroupConfig(session_timeout_ms=6_000, heartbeat_interval_ms=1_500)
 
 
-def modern_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
+def consumer_protocol_simulation(
+    seed: int, assignor: str, size: int, partition_counts: dict[str, int]
+) -> GroupSimulation:
     """Return a simulation of up to `size` members with the consumer protocol; every third member is static."""
-    settings = [_modern_settings(index, assignor, partition_counts) for index in range(size)]
+    settings = [_consumer_settings(index, assignor, partition_counts) for index in range(size)]
     return GroupSimulation(settings, partition_counts, CoordinatorConfig(consumer=_CONSUMER_CONFIG), seed=seed)
 
 
@@ -272,7 +274,7 @@ def migrating_simulation(seed: int, assignor: str, size: int, partition_counts: 
     settings = [
         (
             replace(_classic_settings(index, assignor, partition_counts), instance_id=None),
-            replace(_modern_settings(index, None, partition_counts), instance_id=None),
+            replace(_consumer_settings(index, None, partition_counts), instance_id=None),
         )
         for index in range(size)
     ]
@@ -291,8 +293,8 @@ def _instance_id(index: int) -> str | None:
     return f"i{index}" if index % 3 == 2 else None
 
 
-def _modern_settings(index: int, assignor: str | None, topics: Iterable[str]) -> ModernSettings:
-    return ModernSettings(
+def _consumer_settings(index: int, assignor: str | None, topics: Iterable[str]) -> ConsumerMemberSettings:
+    return ConsumerMemberSettings(
         group_id="g",
         client_id=f"c{index}",
         instance_id=_instance_id(index),

@@ -5,14 +5,14 @@ from typing import Any
 from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.client.member.rewrite.states import RewriteMemberState
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.rewrite_join_group import (
+from fakebroker.proposals.consumer_rewrite.messages import (
     RewriteJoinGroupRequest,
     RewriteJoinGroupResponse,
     RewriteOwnedTopic,
 )
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.topic_partition import TopicPartition, by_topic
 from tests.support.client.base_harness import BaseHarness, R
 from tests.support.group_responses import commit_response, offset_fetch_response

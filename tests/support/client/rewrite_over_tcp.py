@@ -19,12 +19,12 @@ from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.schema import Message
 from fakebroker.server.connections.connection import Connection
 from fakebroker.topic_partition import TopicPartition

@@ -8,14 +8,14 @@ from random import Random
 from fakebroker.client.member.effects import Discover, Fatal, GroupRequest, GroupResponse, Send
 from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
-from fakebroker.coordinator.rewrite.api import JoinAnswer, JoinRequest
-from fakebroker.coordinator.rewrite.errors import NONE
-from fakebroker.coordinator.rewrite.states import CATCH_UP
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.api import JoinAnswer, JoinRequest
+from fakebroker.proposals.consumer_rewrite.errors import NONE
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest
+from fakebroker.proposals.consumer_rewrite.states import CATCH_UP
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from tests.support.client.rewrite_harness import join_answer
 from tests.support.coordinator.rewrite_lab import SHARD, RewriteLab
 from tests.support.group_responses import commit_response, error_response, offset_fetch_response, requested_partitions

@@ -10,10 +10,12 @@ from typing import Literal
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
-from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember
-from fakebroker.coordinator.batch_join.join_batch import join_batch
 from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.context import OwnContext
+from fakebroker.proposals.batch_join.join_batch import join_batch
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupRequest
 from tests.support.client.group_simulation import GroupSimulation
+from tests.support.coordinator.coordinator_harness import expected_member
 
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1
@@ -89,7 +91,7 @@ def measure(mode: JoinMode) -> Cost:
     before, unassigned_s = simulation.generation_id, simulation.unassigned_s
     unassigned_s.update(dict.fromkeys(unassigned_s, 0.0))
     if mode == "batch":
-        join_batch(simulation.coordinator, "g", _registration(), None, simulation.now_ms)
+        join_batch(simulation.coordinator, _registration(), OwnContext(10, "admin", "/127.0.0.1"), simulation.now_ms)
     simulation.start_every(range(MEMBERS, MEMBERS + INSTANCES), EVERY_MS)
     simulation.run(INSTANCES * EVERY_MS + _STABLE_MS)
     assert all(member.assigned for member in simulation.members)
@@ -110,13 +112,12 @@ def _settings(mode: JoinMode, index: int) -> MemberSettings:
     )
 
 
-def _registration() -> BatchJoin:
+def _registration() -> BatchJoinGroupRequest:
     instances = [f"i{MEMBERS + index}" for index in range(INSTANCES)]
-    return BatchJoin(
-        client_id="admin",
-        client_host="/127.0.0.1",
+    return BatchJoinGroupRequest(
+        group_id="g",
         session_timeout_ms=45_000,
         rebalance_timeout_ms=300_000,
         protocol_type="consumer",
-        members=tuple(BatchMember(member_id="", instance_id=instance, protocols=()) for instance in instances),
+        join_group_members=[expected_member(instance) for instance in instances],
     )

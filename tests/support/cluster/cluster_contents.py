@@ -30,7 +30,7 @@ def contents(cluster: Cluster) -> dict[str, Any]:
     }
     found["history"] = {group_id: cluster.history.of(group_id) for group_id in cluster.history.newest(1_000)}
     found["controls"] = dict(cluster.group_controls)
-    found["answered"] = list(cluster.answered)
+    found["answered"] = list(cluster.requests.answered)
     found["deadline"] = cluster.next_deadline()
     return found
 

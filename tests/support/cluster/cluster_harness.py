@@ -9,6 +9,7 @@ from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
+from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
@@ -21,7 +22,7 @@ from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
-from fakebroker.protocol.registry import API_BY_NAME, api_of
+from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Message
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class ClusterHarness:
             random=Random(0).random,
             journal=Journal(),
             now_ms=START_MS,
+            handlers=handlers.BY_NAME,
             racks=racks,
             first_use=first_use,
         )
@@ -118,9 +120,10 @@ class ClusterHarness:
     ) -> Call:
         """Send a request whose frame has a size. Returns the call, whose response may be pending."""
         peer = peer or self.peer(broker)
-        api = peer.broker.apis[api_of(request).key]
+        api = peer.broker.api(request.API_KEY, version)
+        assert api is not None
         call = Call(peer, api, version, 1, client_id, carried(request, version), size_bytes)
-        self.cluster.handle(call, self.now_ms)
+        self.cluster.requests.handle(call, self.now_ms)
         self.cluster.faults.actions.run()
         return call
 
@@ -155,7 +158,7 @@ class ClusterHarnessEnvironment:
 
     def run(self, step: Callable[[], T]) -> T:
         result = step()
-        self._harness.cluster.settle(self._harness.now_ms)  # as the server does after each command
+        self._harness.cluster.requests.settle(self._harness.now_ms)  # as the server does after each command
         return result
 
     def now_ms(self) -> float:

@@ -12,26 +12,23 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import ClusterTopics, Partition
 from fakebroker.coordinator.consumer.group import ConsumerGroup
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember
 from fakebroker.coordinator.consumer.records import (
-    AssignmentEpochRecord,
-    AssignmentEpochValue,
-    ConsumerGroupRecord,
-    CurrentAssignmentRecord,
-    CurrentAssignmentValue,
-    GroupEpochRecord,
-    GroupEpochValue,
-    MemberSubscriptionRecord,
-    SubscriptionValue,
-    TargetAssignmentRecord,
+    assignment_epoch_record,
+    current_assignment_record,
+    group_epoch_record,
+    subscription_record,
+    target_assignment_record,
 )
-from fakebroker.coordinator.consumer.states import STABLE
 from fakebroker.coordinator.consumer.subscriptions import metadata_hash
+from fakebroker.coordinator.records import KeyedRecord
 from fakebroker.protocol.frames import read_response, request_frame, response_frame
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     HeartbeatTopicPartitions,
 )
+from fakebroker.protocol.releases import NEWEST
 
 TOPIC, GROUP = "orders", "group-0"
 PARTITIONS_OF_A_MEMBER = 2
@@ -69,30 +66,28 @@ class ConsumerGroupFrames:
     def _lead(self, node_id: int) -> None:
         self.cluster.controller.set_leader(self._offsets_partition, node_id, self.cluster.now_ms, Failover())
 
-    def _records(self, group_id: str) -> Iterator[ConsumerGroupRecord]:
+    def _records(self, group_id: str) -> Iterator[KeyedRecord]:
         topics = ClusterTopics(self.cluster.topics, lambda node_id: None)
         found = topics.named(TOPIC)
         assert found is not None
-        yield GroupEpochRecord(group_id, GroupEpochValue(FIRST_EPOCH, metadata_hash([TOPIC], topics)))
-        yield AssignmentEpochRecord(group_id, AssignmentEpochValue(FIRST_EPOCH))
+        yield group_epoch_record(group_id, FIRST_EPOCH, metadata_hash([TOPIC], topics))
+        yield assignment_epoch_record(group_id, FIRST_EPOCH)
         for number in range(self.size):
             member_id, first = _member_id(number), PARTITIONS_OF_A_MEMBER * number
             owned = {found.topic_id: frozenset(range(first, first + PARTITIONS_OF_A_MEMBER))}
-            subscription = SubscriptionValue(
-                instance_id=None,
-                rack_id=None,
+            member = ConsumerGroupMember(
+                member_id=member_id,
                 client_id=CLIENT,
                 client_host=HOST,
                 subscribed_topic_names=frozenset([TOPIC]),
                 rebalance_timeout_ms=TIMEOUT_MS,
-                server_assignor=None,
+                member_epoch=FIRST_EPOCH,
+                previous_epoch=0,
+                assigned=owned,
             )
-            current = CurrentAssignmentValue(
-                member_epoch=FIRST_EPOCH, previous_epoch=0, state=STABLE, assigned=owned, pending_revocation={}
-            )
-            yield MemberSubscriptionRecord(group_id, member_id, subscription)
-            yield TargetAssignmentRecord(group_id, member_id, owned)
-            yield CurrentAssignmentRecord(group_id, member_id, current)
+            yield subscription_record(group_id, member)
+            yield target_assignment_record(group_id, member_id, owned)
+            yield current_assignment_record(group_id, member, NEWEST)
 
     def load(self) -> None:
         """Let the second broker load all groups."""
@@ -161,7 +156,7 @@ class ConsumerGroupFrames:
 def answered(cluster: Cluster, peer: Peer, frame: bytes) -> bytearray:
     """Handle a request that is answered at once, and return the frame of its response."""
     call = read_call(peer, frame)
-    assert cluster.handle(call, cluster.now_ms)
+    assert cluster.requests.handle(call, cluster.now_ms)
     return response_frame(call.response, call.response_version, call.correlation_id)
 
 

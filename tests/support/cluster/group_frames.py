@@ -84,15 +84,15 @@ class GroupFrames:
         responses = {}
         for number, frame in requests:
             call = read_call(self.peers[number], frame)
-            if cluster.handle(call, self._now_ms):
+            if cluster.requests.handle(call, self._now_ms):
                 responses[number] = self._response(call)
-            if cluster.answered:
+            if cluster.requests.answered:
                 responses |= self._responses()
         return responses
 
     def _responses(self) -> dict[int, bytearray]:
         """Return the frames of the responses to calls that `Cluster.handle` has not answered."""
-        answered, self.cluster.answered = self.cluster.answered, []
+        answered, self.cluster.requests.answered = self.cluster.requests.answered, []
         return {call.connection_id: self._response(call) for call in answered}
 
     def _response(self, call: Call) -> bytearray:

@@ -7,12 +7,12 @@ from typing import Any
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.errors import ConfigError
+from fakebroker.proposals.batch_join.batch_join_extension import expected_instances
+from fakebroker.proposals.batch_join.messages import BatchJoinGroupRequest, BatchJoinGroupRequestMember
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
 )
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -97,8 +97,9 @@ class GroupHistory:
         for broker, group in self.groups():
             for member in list(group.members.values()):
                 if member.member_id != silent and not member.is_new:
-                    identity = member.member_id, member.instance_id
-                    broker.coordinator.heartbeat(group.group_id, group.generation_id, *identity, self.now_ms)
+                    request = heartbeat_request(group.group_id, member.member_id, group.generation_id)
+                    request.group_instance_id = member.instance_id
+                    broker.coordinator.heartbeat(request, self.now_ms)
 
     # Contents
 
@@ -197,9 +198,9 @@ class GroupHistory:
     def _register(self) -> None:
         """Register an expected instance (KAFKA-8397)."""
         group_id, name = self._random.choice(GROUP_IDS), self._random.choice(("s", "t", "x"))
-        member = JoinGroupRequestMember(member_id="", group_instance_id=name, protocols=[])
+        member = BatchJoinGroupRequestMember(member_id="", group_instance_id=name, protocols=[])
         timeout_ms = self._random.choice(_REBALANCES_MS)
-        request = JoinGroupRequest(
+        request = BatchJoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=10_000,
             rebalance_timeout_ms=timeout_ms,

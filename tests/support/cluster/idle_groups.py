@@ -85,9 +85,9 @@ class IdleGroups:
     def _send(self, request: Message, version: int, kind: type[R]) -> R:
         cluster = self.cluster
         call = read_call(self._peer, request_frame(request, version, 1, "consumer-billing-1")[4:])
-        if not cluster.handle(call, cluster.now_ms):
-            (call,) = cluster.answered
-            cluster.answered = []
+        if not cluster.requests.handle(call, cluster.now_ms):
+            (call,) = cluster.requests.answered
+            cluster.requests.answered = []
         frame = response_frame(call.response, call.response_version, call.correlation_id)
         if len(frame) >= cluster.journal.min_response_bytes or call.kept is not None:
             cluster.journal.add_response(call, len(frame))

@@ -4,21 +4,27 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
-from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
+from fakebroker.cluster.logs.coordinator_records import parse_record, record_key, record_value
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
 from fakebroker.coordinator.consumer.group import ConsumerGroup
-from fakebroker.coordinator.consumer.heartbeat import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.consumer.member import ConsumerGroupMember
+from fakebroker.coordinator.consumer.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.consumer.states import UNREVOKED_PARTITIONS
 from fakebroker.coordinator.consumer.subscriptions import Subscriptions, TopicMetadata, topic_hash
+from fakebroker.coordinator.context import OwnContext, RequestContext
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.group_history import ChangedGroup, History, MemberChange, Moment, RecordedMoment
-from fakebroker.coordinator.group_records import PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.history import DEAD
+from fakebroker.coordinator.records import KeyedRecord, Record, TransactionalRecord, TransactionEnd
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
 
 START_MS = 1_700_000_000_000.0
 SESSION_MS = 45_000
@@ -139,53 +145,69 @@ class ConsumerGroupHarness:
         if self.append_error is None:
             self.batches.append([])
             for record in records:
-                if not isinstance(record, PendingOffsetRecord | TransactionEnd):
+                if not isinstance(record, TransactionalRecord | TransactionEnd):
                     parsed = parse_record(record_key(record), record_value(record))
                     assert parsed == record, "the encoding lost something"
                 self.batches[-1].append(record)
             self.log += self.batches[-1]
         return self.append_error or ErrorCode.NONE
 
+    def keyed(self, batch: int = -1) -> list[KeyedRecord]:
+        """Return the records of a batch, without ends of transactions."""
+        return [record for record in self.batches[batch] if not isinstance(record, TransactionEnd)]
+
     # Requests
 
-    def send(self, member_id: str = "", epoch: int = 0, owned: Owned | None = None, **fields: Any) -> HeartbeatResult:
+    def send(
+        self, member_id: str = "", epoch: int = 0, owned: Owned | None = None, **fields: Any
+    ) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat; one with epoch 0 has everything that a member that joins has to report.
 
-        Fields are those of `ConsumerGroupHeartbeat`; `reported` is its `owned`, as it is.
+        Fields are those of the request and of its context, except: `reported` are its partitions by the id of their
+        topic, and `requires_member_id` makes it a request of version 1. In version 0, the coordinator chooses ids.
         """
-        request = self._request(member_id, epoch, owned, **fields)
-        is_short = owned is None and fields.keys() <= {"instance_id"} and epoch != 0
-        interval_ms = self._extend_session(request) if is_short else None
-        appends = len(self.batches)
-        result = self.coordinator.consumer_group_heartbeat(request, self.now_ms)
-        if interval_ms is not None:
-            unchanged = HeartbeatResult(ErrorCode.NONE, None, member_id, epoch, interval_ms)
-            assert (result, len(self.batches)) == (unchanged, appends), "the short path differs from the usual one"
+        request, context = self._request(member_id, epoch, owned, **fields)
+        consumer, appends = self.coordinator.groups.consumer, len(self.batches)
+        short = consumer.extend_session(request, context, self.now_ms)
+        with patch.object(consumer, "extend_session", return_value=None):
+            result = self.coordinator.consumer_group_heartbeat(request, context, self.now_ms)
+        if short is not None:
+            assert (result, len(self.batches)) == (short, appends), "the short path differs from the usual one"
         self.check()
         return result
 
-    def _request(self, member_id: str, epoch: int, owned: Owned | None, **fields: Any) -> ConsumerGroupHeartbeat:
+    def extend_session(self, member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse | None:
+        """Send a heartbeat on the short path only; return its response, or None if it needs more."""
+        return self.coordinator.groups.consumer.extend_session(*self._request(member_id, epoch, **fields), self.now_ms)
+
+    def _request(
+        self,
+        member_id: str,
+        epoch: int,
+        owned: Owned | None = None,
+        *,
+        requires_member_id: bool = False,
+        client_id: str = "client",
+        **fields: Any,
+    ) -> tuple[ConsumerGroupHeartbeatRequest, RequestContext]:
         if epoch == 0:
-            joining = {"subscribed_topic_names": ("orders",), "rebalance_timeout_ms": REBALANCE_MS}
-            fields = {**joining, "owned": {}, **fields}
+            joining = {"subscribed_topic_names": ("orders",), "rebalance_timeout_ms": REBALANCE_MS, "reported": {}}
+            fields = joining | fields
         if owned is not None:
-            fields["owned"] = self.topics.ids(owned)
-        if "reported" in fields:
-            fields["owned"] = fields.pop("reported")
-        return ConsumerGroupHeartbeat(
-            **{"group_id": GROUP, "client_id": "client", "client_host": "/127.0.0.1", **fields},
-            member_id=member_id,
-            member_epoch=epoch,
+            fields["reported"] = self.topics.ids(owned)
+        if fields.get("subscribed_topic_names") is not None:
+            fields["subscribed_topic_names"] = list(fields["subscribed_topic_names"])
+        if (reported := fields.pop("reported", None)) is not None:
+            fields["topic_partitions"] = [
+                HeartbeatTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in reported.items()
+            ]
+        request = ConsumerGroupHeartbeatRequest(
+            **{"group_id": GROUP, **fields}, member_id=member_id, member_epoch=epoch
         )
+        return request, OwnContext(int(requires_member_id), client_id, "/127.0.0.1")
 
-    def _extend_session(self, request: ConsumerGroupHeartbeat) -> int | None:
-        """Send a request that reports nothing on the short path, too; return its interval, or None if it needs more."""
-        client = request.client_id, request.client_host
-        return self.coordinator.groups.consumer.extend_session(
-            GROUP, request.member_id, request.member_epoch, request.instance_id, client, self.now_ms
-        )
-
-    def stay(self, member_id: str, owned: Owned | None = None, **fields: Any) -> HeartbeatResult:
+    def stay(self, member_id: str, owned: Owned | None = None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat in the epoch of the member."""
         return self.send(member_id, self.member(member_id).member_epoch, owned, **fields)
 
@@ -226,8 +248,9 @@ class ConsumerGroupHarness:
     def pending(self, member_id: str) -> dict[str, set[int]]:
         return self.topics.by_name(self.member(member_id).pending_revocation)
 
-    def assignment(self, result: HeartbeatResult) -> dict[str, set[int]] | None:
-        return None if result.assignment is None else self.topics.by_name(result.assignment)
+    def assignment(self, result: ConsumerGroupHeartbeatResponse) -> dict[str, set[int]] | None:
+        assigned = assigned_partitions(result)
+        return None if assigned is None else self.topics.by_name(assigned)
 
     def check(self) -> None:
         """Check the invariants of all groups."""
@@ -248,6 +271,13 @@ class ConsumerGroupHarness:
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments of the group."""
         return self.history.of(GROUP)
+
+
+def assigned_partitions(result: ConsumerGroupHeartbeatResponse) -> Partitions | None:
+    """Return the assignment in a response; None if it has none."""
+    if result.assignment is None:
+        return None
+    return {each.topic_id: frozenset(each.partitions) for each in result.assignment.topic_partitions}
 
 
 def contents(group: ConsumerGroup) -> tuple[object, ...]:

@@ -1,27 +1,21 @@
 """Handles protocol requests of group members with a pure `Coordinator`, as a broker's handlers do."""
 
 from collections.abc import Callable
+from typing import cast
+
+import msgspec
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
-from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.support.coordinator.message_conversion import (
-    to_consumer_group_heartbeat,
-    to_heartbeat_response,
-    to_join_group,
-    to_response,
-    to_sync_group,
-)
 from tests.support.group_responses import (
     commit_response,
-    committed_offsets,
     error_response,
     offset_fetch_response,
     requested_partitions,
@@ -31,8 +25,18 @@ Respond = Callable[[GroupResponse], None]
 """Receives the response to one request."""
 
 
+class RespondContext(msgspec.Struct, frozen=True):
+    """The context of a request of the newest version, with the function that receives the response."""
+
+    respond: Respond
+    client_id: str
+    api_version: int = 9
+    client_host: str = "/127.0.0.1"
+    may_describe: None = None
+
+
 class CoordinatorAdapter:
-    """Handles protocol requests with a coordinator. A request's token is the function that receives the response."""
+    """Handles protocol requests with a coordinator."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -43,41 +47,33 @@ class CoordinatorAdapter:
         `respond` is called before this returns; for JoinGroup and SyncGroup it is called by a later `send_responses`.
         """
         coordinator = self._coordinator
+        context = RespondContext(respond, client_id)
         match request:
             case JoinGroupRequest():
-                coordinator.join_group(request.group_id, to_join_group(request, client_id), respond, now_ms)
+                coordinator.join_group(request, context, now_ms)
             case SyncGroupRequest():
-                coordinator.sync_group(request.group_id, to_sync_group(request), respond, now_ms)
+                coordinator.sync_group(request, context, now_ms)
             case HeartbeatRequest():
-                member = request.generation_id, request.member_id, request.group_instance_id
-                respond(HeartbeatResponse(error_code=coordinator.heartbeat(request.group_id, *member, now_ms)))
+                respond(HeartbeatResponse(error_code=coordinator.heartbeat(request, now_ms)))
             case ConsumerGroupHeartbeatRequest():
-                heartbeat = to_consumer_group_heartbeat(request, client_id)
-                respond(to_heartbeat_response(coordinator.consumer_group_heartbeat(heartbeat, now_ms)))
+                respond(coordinator.consumer_group_heartbeat(request, context, now_ms))
             case OffsetCommitRequest():
                 respond(self._commit(request, now_ms))
             case OffsetFetchRequest():
                 respond(self._fetch_offsets(request, now_ms))
             case LeaveGroupRequest():
-                members = [(member.member_id, member.group_instance_id) for member in request.members]
-                error, _ = coordinator.leave_group(request.group_id, members, now_ms)
-                respond(LeaveGroupResponse(error_code=error))
+                respond(coordinator.leave_group(request.group_id, request.members, now_ms))
 
     def send_responses(self) -> None:
         """Send the responses to joins and syncs that the coordinator has completed."""
         answers, self._coordinator.answers = self._coordinator.answers, []
-        for token, result in answers:
-            assert callable(token)
-            assert isinstance(result, JoinResult | SyncResult)
-            token(to_response(result))
+        for context, response in answers:
+            assert isinstance(context, RespondContext)
+            context.respond(cast(GroupResponse, response))
 
     def _commit(self, request: OffsetCommitRequest, now_ms: float) -> OffsetCommitResponse:
-        offsets = [
-            OffsetToCommit(topic=topic, partition=index, offset=offset)
-            for (topic, index), offset in committed_offsets(request).items()
-        ]
-        member = request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-        errors = self._coordinator.offsets.commit(request.group_id, *member, offsets, now_ms)
+        offsets = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+        errors = self._coordinator.offsets.commit(request, offsets, now_ms)
         response = commit_response(request)
         partitions = [partition for topic in response.topics for partition in topic.partitions]
         for partition, error in zip(partitions, errors, strict=True):

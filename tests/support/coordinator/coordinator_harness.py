@@ -1,34 +1,48 @@
 """A coordinator under test: one call per request, a manual clock, and invariants that are checked after every step."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
 
 from fakebroker.coordinator import controls
-from fakebroker.coordinator.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.batch_join.batch import BatchJoin, BatchMember, BatchResult
-from fakebroker.coordinator.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
-from fakebroker.coordinator.batch_join.join_batch import join_batch
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.coordinator.config import CoordinatorConfig
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.coordinator.group_history import History, Moment, discard_change
-from fakebroker.coordinator.group_records import GroupRecord, Record, TransactionEnd
 from fakebroker.coordinator.invariants import StepChecker, check
 from fakebroker.coordinator.partitions import partition_for
+from fakebroker.coordinator.records import KeyedRecord, Record, TransactionEnd
 from fakebroker.coordinator.timers import TimerQueue
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.batch import BatchContext
+from fakebroker.proposals.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.proposals.batch_join.join_batch import join_batch
+from fakebroker.proposals.batch_join.messages import (
+    BatchJoinGroupRequest,
+    BatchJoinGroupRequestMember,
+    BatchJoinGroupResponse,
+)
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataKey
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.schema import Message, replaced
+from tests.support.coordinator import commits
+from tests.support.coordinator.group_messages import assigned, identities, join_response, leave_errors, offered
 
 START_MS = 1_700_000_000_000.0
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 DELAY_MS = 3_000
+_BATCH, _NULL_NAME = 10, 7
+"""The versions of JoinGroup with many members, and with a protocol name that may be null."""
 _MAX_STOPS = 1_000  # A rebalance timeout of 0 gives a deadline each millisecond.
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -42,25 +56,43 @@ def protocols(*names: str, metadata: bytes = encode_subscription(["t"])) -> Prot
 RANGE = protocols("range")
 
 
-def expected_member(instance_id: str | None, member_id: str = "") -> BatchMember:
+def expected_member(instance_id: str | None, member_id: str = "") -> BatchJoinGroupRequestMember:
     """Return a member of a batch that is only registered as expected (KAFKA-8397)."""
-    return BatchMember(member_id=member_id, instance_id=instance_id, protocols=())
+    return BatchJoinGroupRequestMember(member_id=member_id, group_instance_id=instance_id, protocols=[])
 
 
-def joining_member(member_id: str = "", instance_id: str | None = None, protocols: Protocols = RANGE) -> BatchMember:
+def joining_member(
+    member_id: str = "", instance_id: str | None = None, protocols: Protocols = RANGE
+) -> BatchJoinGroupRequestMember:
     """Return a member of a batch that joins (KAFKA-8397)."""
-    return BatchMember(member_id=member_id, instance_id=instance_id, protocols=protocols)
+    return BatchJoinGroupRequestMember(member_id=member_id, group_instance_id=instance_id, protocols=offered(protocols))
 
 
 @dataclass(eq=False)
 class SentRequest:
-    """A JoinGroup, batch JoinGroup or SyncGroup that was sent. This object is the token of the request.
+    """A JoinGroup, batch JoinGroup or SyncGroup that was sent. This object is the context of the request.
 
     Attributes:
-        result: None until the request is answered.
+        result: The response; None until the request is answered. Its protocol name is None if there is none, in each
+            version.
+        delivered: What the members of a batch were answered, one by one; without those that no group has seen.
     """
 
-    result: JoinResult | SyncResult | BatchResult | None = None
+    api_version: int
+    client_id: str = "client"
+    client_host: str = "/127.0.0.1"
+    may_describe: None = None
+    result: JoinGroupResponse | BatchJoinGroupResponse | SyncGroupResponse | None = None
+    delivered: list[JoinGroupResponse] = field(default_factory=list)
+
+    def receive(self, response: Message) -> None:
+        """Set the result."""
+        assert self.result is None, "answered twice"
+        assert isinstance(response, JoinGroupResponse | BatchJoinGroupResponse | SyncGroupResponse)
+        if isinstance(response, JoinGroupResponse) and not response.protocol_name:
+            assert response.protocol_name == (None if self.api_version >= _NULL_NAME else ""), "not of this version"
+            response = replaced(response, protocol_name=None)
+        self.result = response
 
     @property
     def is_parked(self) -> bool:
@@ -70,38 +102,62 @@ class SentRequest:
     @property
     def error(self) -> ErrorCode:
         assert self.result is not None, "still parked"
-        assert not isinstance(self.result, BatchResult), "a batch has an error for each member"
-        return self.result.error
+        assert not isinstance(self.result, BatchJoinGroupResponse), "a batch has an error for each member"
+        return ErrorCode(self.result.error_code)
 
     @property
-    def joined(self) -> JoinResult:
-        assert isinstance(self.result, JoinResult), "not answered, or not a join"
+    def joined(self) -> JoinGroupResponse:
+        assert isinstance(self.result, JoinGroupResponse), "not answered, or not a join"
         return self.result
 
     @property
-    def synced(self) -> SyncResult:
-        assert isinstance(self.result, SyncResult), "not answered, or not a sync"
+    def synced(self) -> SyncGroupResponse:
+        assert isinstance(self.result, SyncGroupResponse), "not answered, or not a sync"
         return self.result
 
     @property
-    def batch(self) -> BatchResult:
-        assert isinstance(self.result, BatchResult), "not answered, or not a batch"
+    def batch(self) -> BatchJoinGroupResponse:
+        assert isinstance(self.result, BatchJoinGroupResponse), "not answered, or not a batch"
         return self.result
 
     @property
     def errors(self) -> list[ErrorCode]:
         """The errors of the members of a batch."""
-        return [result.error for result in self.batch.results]
+        return [ErrorCode(each.error_code) for each in self.batch.member_join_response_list]
 
     @property
     def member_ids(self) -> list[str]:
         """The ids of the members of a batch."""
-        return [result.member_id for result in self.batch.results]
+        return [each.member.member_id for each in self.batch.member_join_response_list]
 
     @property
     def generation_id(self) -> int:
         """The generation that the members of a batch have joined."""
-        return self.batch.generation.generation_id
+        return self.batch.generation_id
+
+    @property
+    def joins(self) -> list[JoinGroupResponse]:
+        """What the members of a batch would have been answered one by one."""
+        batch = self.batch
+        generation = batch.generation_id, batch.protocol_type, batch.protocol_name, batch.leader
+        return [
+            join_response(error, member_id=member_id)
+            if error
+            else join_response(error, *generation, member_id, batch.members if member_id == batch.leader else ())
+            for error, member_id in zip(self.errors, self.member_ids, strict=True)
+        ]
+
+
+class ObservedBatchJoins(BatchJoinExtension):
+    """Batch joins, with a record of what the members of each batch are answered (`SentRequest.delivered`)."""
+
+    def deliver(
+        self, context: RequestContext, response: Message, send: Callable[[RequestContext, Message], None]
+    ) -> None:
+        if isinstance(context, BatchContext) and isinstance(context.batch.context, SentRequest):
+            assert isinstance(response, JoinGroupResponse)
+            context.batch.context.delivered.append(response)
+        super().deliver(context, response, send)
 
 
 class CoordinatorHarness:
@@ -127,7 +183,7 @@ class CoordinatorHarness:
     """
 
     def __init__(self, history: History | None = None, **config: Any) -> None:
-        self.config = CoordinatorConfig(**{"extension": BatchJoinExtension} | config)
+        self.config = CoordinatorConfig(**{"extension": ObservedBatchJoins} | config)
         self.controls: dict[str, GroupControls] = {}
         self.history = history
         self._uuid_numbers = count(1)
@@ -178,10 +234,11 @@ class CoordinatorHarness:
         return [record for index, batch in self.batches if index == partition for record in batch]
 
     @property
-    def last_group_record(self) -> GroupRecord:
+    def last_group_record(self) -> KeyedRecord:
         """The last record of the log, which must be a group record."""
         record = self.batches[-1][1][-1]
-        assert isinstance(record, GroupRecord)
+        assert not isinstance(record, TransactionEnd)
+        assert isinstance(record.key, GroupMetadataKey)
         return record
 
     def fail_over(self, while_loading: Callable[[], object] = lambda: None, **config: Any) -> None:
@@ -207,12 +264,10 @@ class CoordinatorHarness:
 
     def _distribute_answers(self) -> None:
         answers, self.coordinator.answers = self.coordinator.answers, []
-        for token, result in answers:
-            assert isinstance(token, SentRequest)
-            assert token.result is None, "answered twice"
-            assert isinstance(result, JoinResult | SyncResult | BatchResult)
-            token.result = result
-            self.answered.append(token)
+        for sent, response in answers:
+            assert isinstance(sent, SentRequest)
+            sent.receive(response)
+            self.answered.append(sent)
 
     def settle(self) -> None:
         """End a step: set the results of answered requests and check the invariants of every group.
@@ -275,27 +330,29 @@ class CoordinatorHarness:
     # Requests
 
     def join(self, member_id: str = "", **options: Any) -> SentRequest:
-        """Send a JoinGroup of the newest version and return it, parked or answered.
+        """Send a JoinGroup and return it, parked or answered.
 
-        Without `two_step`, a new member joins with one request, as in version 3. With `skip=False`, a static leader
-        that returns gets no `skip_assignment`, as before version 9. Other options: `instance_id` (for a static member),
-        `client_id`, `client_host`, `session_ms`, `rebalance_ms`, `protocol_type`, `protocols` and `group_id`.
+        Without `two_step`, a dynamic member joins with one request, in version 3. Else the version is the newest, or 8
+        with `skip=False`: then a static leader that returns gets no `skip_assignment`. Other options: `instance_id`
+        (for a static member), `client_id`, `client_host`, `session_ms`, `rebalance_ms`, `protocol_type`, `protocols`
+        and `group_id`.
         """
-        sent = SentRequest()
-        request = JoinGroup(
+        instance_id, skip = options.pop("instance_id", None), options.pop("skip", True)
+        is_one_step = not options.pop("two_step", False) and instance_id is None
+        sent = SentRequest(3 if is_one_step else 9 if skip else 8)
+        sent.client_id = options.pop("client_id", sent.client_id)
+        sent.client_host = options.pop("client_host", sent.client_host)
+        request = JoinGroupRequest(
+            group_id=options.pop("group_id", "g"),
             member_id=member_id,
-            instance_id=options.pop("instance_id", None),
-            client_id=options.pop("client_id", "client"),
-            client_host=options.pop("client_host", "/127.0.0.1"),
+            group_instance_id=instance_id,
             session_timeout_ms=options.pop("session_ms", SESSION_MS),
             rebalance_timeout_ms=options.pop("rebalance_ms", REBALANCE_MS),
             protocol_type=options.pop("protocol_type", "consumer"),
-            protocols=options.pop("protocols", RANGE),
-            requires_member_id=options.pop("two_step", False),
-            supports_skip_assignment=options.pop("skip", True),
+            protocols=offered(options.pop("protocols", RANGE)),
         )
-        self.coordinator.join_group(options.pop("group_id", "g"), request, sent, self.now_ms)
         assert not options, options
+        self.coordinator.join_group(request, sent, self.now_ms)
         self.settle()
         return sent
 
@@ -305,19 +362,18 @@ class CoordinatorHarness:
         assert sent.error is ErrorCode.MEMBER_ID_REQUIRED
         return sent.joined.member_id
 
-    def join_batch(self, *members: BatchMember, **options: Any) -> SentRequest:
+    def join_batch(self, *members: BatchJoinGroupRequestMember, **options: Any) -> SentRequest:
         """Send a JoinGroup for many members (KAFKA-8397) and return it, parked or answered."""
-        sent = SentRequest()
-        request = BatchJoin(
-            client_id=options.pop("client_id", "batcher"),
-            client_host="/127.0.0.1",
+        sent = SentRequest(_BATCH, options.pop("client_id", "batcher"))
+        request = BatchJoinGroupRequest(
+            group_id=options.pop("group_id", "g"),
             session_timeout_ms=options.pop("session_ms", SESSION_MS),
             rebalance_timeout_ms=options.pop("rebalance_ms", REBALANCE_MS),
             protocol_type=options.pop("protocol_type", "consumer"),
-            members=members,
+            join_group_members=list(members),
         )
-        join_batch(self.coordinator, options.pop("group_id", "g"), request, sent, self.now_ms)
         assert not options, options
+        join_batch(self.coordinator, request, sent, self.now_ms)
         self.settle()
         return sent
 
@@ -331,17 +387,18 @@ class CoordinatorHarness:
         self, member_id: str, generation_id: int, assignments: Iterable[tuple[str, bytes]] = (), **options: Any
     ) -> SentRequest:
         """Send a SyncGroup and return it, parked or answered."""
-        sent = SentRequest()
-        request = SyncGroup(
+        sent = SentRequest(5)
+        request = SyncGroupRequest(
+            group_id=options.pop("group_id", "g"),
             generation_id=generation_id,
             member_id=member_id,
-            instance_id=options.pop("instance_id", None),
+            group_instance_id=options.pop("instance_id", None),
             protocol_type=options.pop("protocol_type", None),
             protocol_name=options.pop("protocol_name", None),
-            assignments=tuple(assignments),
+            assignments=assigned(assignments),
         )
-        self.coordinator.sync_group(options.pop("group_id", "g"), request, sent, self.now_ms)
         assert not options, options
+        self.coordinator.sync_group(request, sent, self.now_ms)
         self.settle()
         return sent
 
@@ -349,13 +406,16 @@ class CoordinatorHarness:
         self, member_id: str, generation_id: int, instance_id: str | None = None, group_id: str = "g"
     ) -> ErrorCode:
         """Send a Heartbeat; return its error."""
-        error = self.coordinator.heartbeat(group_id, generation_id, member_id, instance_id, self.now_ms)
+        request = HeartbeatRequest(
+            group_id=group_id, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id
+        )
+        error = self.coordinator.heartbeat(request, self.now_ms)
         self.settle()
         return error
 
     def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[ErrorCode]:
         """Send a LeaveGroup of members, given as (member id, instance id); return the error of each."""
-        error, errors = self.coordinator.leave_group(group_id, members, self.now_ms)
+        error, errors = leave_errors(self.coordinator.leave_group(group_id, identities(members), self.now_ms))
         assert error is ErrorCode.NONE
         self.settle()
         return errors
@@ -369,13 +429,18 @@ class CoordinatorHarness:
         offset: int = 1,
         topic: str = "t",
         partition: int = 0,
+        metadata: str = "",
         **fields: Any,
     ) -> ErrorCode:
-        """Commit one offset; by default not as a member. Return its error."""
-        offsets = [OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)]
-        errors = self.coordinator.offsets.commit(group_id, generation_id, member_id, instance_id, offsets, self.now_ms)
+        """Commit one offset; by default not as a member. Return its error. Fields are those of `commits.commit`."""
+        (error,) = commits.commit(
+            *(self.coordinator, [(topic, partition, offset, metadata)], self.now_ms, generation_id, member_id),
+            group_id=group_id,
+            instance_id=instance_id,
+            **fields,
+        )
         self.settle()
-        return errors[0]
+        return error
 
     def commit_in_transaction(
         self,
@@ -388,18 +453,14 @@ class CoordinatorHarness:
         instance_id: str | None = None,
     ) -> ErrorCode:
         """Send a TxnOffsetCommit with one offset for the topic "t"; by default not as a member. Return its error."""
-        errors = self.coordinator.offsets.commit_pending(
-            group_id,
-            generation_id,
-            member_id,
-            instance_id,
-            producer_id,
-            0,
-            [OffsetToCommit(topic="t", partition=partition, offset=offset)],
-            self.now_ms,
+        (error,) = commits.commit_in_transaction(
+            *(self.coordinator, [("t", partition, offset)], self.now_ms, generation_id, member_id),
+            group_id=group_id,
+            instance_id=instance_id,
+            producer_id=producer_id,
         )
         self.settle()
-        return errors[0]
+        return error
 
     def end_transaction(self, producer_id: int = 0, *, is_commit: bool = True, group_id: str = "g") -> ErrorCode:
         """Write a marker to the offsets partition of a group; return the error."""

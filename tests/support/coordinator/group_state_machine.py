@@ -13,12 +13,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fakebroker.coordinator.api import JoinResult, SyncResult
-from fakebroker.coordinator.batch_join.batch import BatchToken
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.classic.group import Group
+from fakebroker.coordinator.context import RequestContext
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.batch_join.batch import BatchContext
+from fakebroker.proposals.batch_join.batch_join_extension import expected_instances
+from fakebroker.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from tests.support.coordinator.coordinator_harness import (
     CoordinatorHarness,
     SentRequest,
@@ -50,7 +52,7 @@ class SimulatedClient:
     options: dict[str, Any]
     member_id: str = ""
     generation_id: int = -1
-    joined: JoinResult | None = None
+    joined: JoinGroupResponse | None = None
     has_to_join: bool = True
     has_to_sync: bool = False
 
@@ -148,8 +150,7 @@ class GroupStateMachine(RuleBasedStateMachine):
         is_leader = joined is not None and joined.leader == client.member_id
         members = joined.members if joined is not None and is_leader else ()
         assignments = [
-            (member.member_id, assignment(client.group_id, generation_id, member.instance_id or member.member_id))
-            for member in members
+            (member.member_id, assignment(client.group_id, generation_id, identity(member))) for member in members
         ]
         sent = self.harness.sync(
             client.member_id, generation_id, assignments, group_id=client.group_id, instance_id=client.instance_id
@@ -406,44 +407,44 @@ class GroupStateMachine(RuleBasedStateMachine):
     def receive_answers(self) -> None:
         """Pass new answers to the clients; check that each request without an answer is still parked."""
         groups = list(self.harness.coordinator.groups.classic.values())
-        parked = [*(token for g in groups for token in g.parked_joins.values())]
-        parked += [token for g in groups for token in g.parked_syncs.values()]
-        parked += [arrival.token for g in groups for arrival in expected_instances(g).waiting.values()]
-        parked = [token.batch.token if isinstance(token, BatchToken) else token for token in parked]
+        contexts = [*(context for g in groups for context in g.parked_joins.values())]
+        contexts += [context for g in groups for context in g.parked_syncs.values()]
+        contexts += [arrival.context for g in groups for arrival in expected_instances(g).waiting.values()]
+        parked = [context.batch.context if isinstance(context, BatchContext) else context for context in contexts]
         self.receive_batches(parked)
         for request in self.joins + self.syncs:
             if request.sent.result is None:
                 assert request.may_stay_unanswered or request.sent in parked, "neither answered nor parked"
-            elif isinstance(request.sent.result, JoinResult):
+            elif isinstance(request.sent.result, JoinGroupResponse):
                 self.receive_join(request.client, request.sent.result)
             else:
                 self.receive_sync(request.client, request.generation_id, request.sent.synced)
         self.joins = [request for request in self.joins if request.sent in parked]
         self.syncs = [request for request in self.syncs if request.sent in parked]
 
-    def receive_batches(self, parked: list[object]) -> None:
+    def receive_batches(self, parked: list[RequestContext]) -> None:
         for clients, sent in self.batches:
             assert (sent.result is None) == (sent in parked), (
                 "a batch is parked if and only if one of its members is parked"
             )
             if sent.result is not None:
-                results = sent.batch.results
-                assert len({each.generation_id for each in results if not each.error}) <= 1, "more than one rebalance"
-                for client, result in zip(clients, results, strict=True):
+                joined = {each.generation_id for each in sent.delivered if not each.error_code}
+                assert joined <= {sent.generation_id}, "more than one rebalance"
+                for client, result in zip(clients, sent.joins, strict=True):
                     self.receive_join(client, result)
         self.batches = [(clients, sent) for clients, sent in self.batches if sent.result is None]
 
-    def receive_join(self, client: SimulatedClient, result: JoinResult) -> None:
-        if result.error is ErrorCode.MEMBER_ID_REQUIRED:
+    def receive_join(self, client: SimulatedClient, result: JoinGroupResponse) -> None:
+        if result.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             client.member_id = result.member_id
-        elif result.error in LOST_MEMBER_ERRORS:
+        elif result.error_code in LOST_MEMBER_ERRORS:
             client.member_id, client.has_to_join = "", True
-        elif result.error is NONE:
+        elif result.error_code == NONE:
             client.member_id, client.generation_id = result.member_id, result.generation_id
             client.joined, client.has_to_join, client.has_to_sync = result, False, True
             self.record_generation(client, result)
 
-    def record_generation(self, client: SimulatedClient, result: JoinResult) -> None:
+    def record_generation(self, client: SimulatedClient, result: JoinGroupResponse) -> None:
         group = self.harness.coordinator.groups.classic.get(client.group_id)
         if group is None or result.generation_id > group.generation_id:
             return  # The group was dropped before its members received the generation.
@@ -452,10 +453,10 @@ class GroupStateMachine(RuleBasedStateMachine):
         generation.joined.add(client.identity)
         if result.leader == result.member_id:
             generation.leaders.add(client.identity)
-            generation.members |= {member.instance_id or member.member_id for member in result.members}
+            generation.members |= {identity(member) for member in result.members}
 
-    def receive_sync(self, client: SimulatedClient, generation_id: int, result: SyncResult) -> None:
-        if result.error is NONE:
+    def receive_sync(self, client: SimulatedClient, generation_id: int, result: SyncGroupResponse) -> None:
+        if result.error_code == NONE:
             client.has_to_sync = False
             assert result.assignment == assignment(client.group_id, generation_id, client.identity)
         else:
@@ -491,6 +492,11 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         check_log(self.harness, self.survivors_at)
+
+
+def identity(member: JoinGroupResponseMember) -> str:
+    """Return the identity of a member in a response, as `SimulatedClient.identity`."""
+    return member.group_instance_id or str(member.member_id)
 
 
 def assignment(group_id: str, generation_id: int, identity: str) -> bytes:

@@ -3,16 +3,31 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from fakebroker.coordinator import invariants
-from fakebroker.coordinator.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import STABLE
 from fakebroker.coordinator.persistence import group_value
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.support.coordinator.consumer_group_harness import GROUP, ConsumerGroupHarness, Owned
+from tests.support.coordinator.group_messages import assigned, identities, leave_errors, offered
 
 CLASSIC_SESSION_MS, CLASSIC_REBALANCE_MS = 10_000, 30_000
+
+
+class ClassicContext(msgspec.Struct, frozen=True):
+    """The context of a request of a classic member. Its answer is found by the token."""
+
+    token: object
+    api_version: int = 3
+    client_id: str = "classic"
+    client_host: str = "/127.0.0.1"
+    may_describe: None = None
 
 
 class MixedGroupHarness(ConsumerGroupHarness):
@@ -31,35 +46,43 @@ class MixedGroupHarness(ConsumerGroupHarness):
         topics: Iterable[str] = ("orders",),
         owned: Owned | None = None,
         token: object = None,
+        *,
+        two_step: bool = False,
+        client_id: str = "classic",
+        instance_id: str | None = None,
+        protocols: Iterable[tuple[str, bytes]] | None = None,
         **fields: Any,
-    ) -> JoinResult | None:
-        """Send a JoinGroup with the protocol "range", and return its answer; None if it is parked."""
-        places = [(name, index) for name, indexes in (owned or {}).items() for index in indexes]
-        request = JoinGroup(
+    ) -> JoinGroupResponse | None:
+        """Send a JoinGroup, by default with the protocol "range", and return its answer; None if it is parked.
+
+        Without `two_step`, a dynamic member joins with one request, as in version 3.
+        """
+        if protocols is None:
+            places = [(name, index) for name, indexes in (owned or {}).items() for index in indexes]
+            protocols = [("range", encode_subscription(topics, places))]
+        request = JoinGroupRequest(
             **{
+                "group_id": GROUP,
                 "member_id": member_id,
-                "instance_id": None,
-                "client_id": "classic",
-                "client_host": "/127.0.0.1",
+                "group_instance_id": instance_id,
                 "session_timeout_ms": CLASSIC_SESSION_MS,
                 "rebalance_timeout_ms": CLASSIC_REBALANCE_MS,
                 "protocol_type": "consumer",
-                "protocols": (("range", encode_subscription(topics, places)),),
-                "requires_member_id": False,
-                "supports_skip_assignment": False,
+                "protocols": offered(protocols),
                 **fields,
             }
         )
         token = member_id if token is None else token
-        self.coordinator.join_group(GROUP, request, token, self.now_ms)
+        version = 3 if instance_id is None and not two_step else 8
+        self.coordinator.join_group(request, ClassicContext(token, version, client_id), self.now_ms)
         self.check()
         return self.answers().get(token)
 
-    def joined(self, member_id: str = "", *args: Any, **fields: Any) -> JoinResult:
+    def joined(self, member_id: str = "", *args: Any, **fields: Any) -> JoinGroupResponse:
         """Send a JoinGroup that is answered at once, without error."""
         answer = self.join(member_id, *args, **fields)
         assert answer is not None
-        assert answer.error is ErrorCode.NONE, answer
+        assert answer.error_code == ErrorCode.NONE, answer
         return answer
 
     def sync(
@@ -68,18 +91,20 @@ class MixedGroupHarness(ConsumerGroupHarness):
         generation_id: int,
         assignments: dict[str, Owned] | None = None,
         token: object = None,
+        instance_id: str | None = None,
         **fields: Any,
-    ) -> SyncResult | None:
+    ) -> SyncGroupResponse | None:
         """Send a SyncGroup, and return its answer; None if it is parked."""
-        encoded = tuple(
+        encoded = assigned(
             (each, encode_assignment((name, i) for name, indexes in owned.items() for i in indexes))
             for each, owned in (assignments or {}).items()
         )
-        request = SyncGroup(
+        request = SyncGroupRequest(
             **{
+                "group_id": GROUP,
                 "generation_id": generation_id,
                 "member_id": member_id,
-                "instance_id": None,
+                "group_instance_id": instance_id,
                 "protocol_type": "consumer",
                 "protocol_name": "range",
                 "assignments": encoded,
@@ -87,24 +112,31 @@ class MixedGroupHarness(ConsumerGroupHarness):
             }
         )
         token = member_id if token is None else token
-        self.coordinator.sync_group(GROUP, request, token, self.now_ms)
+        self.coordinator.sync_group(request, ClassicContext(token, 5), self.now_ms)
         self.check()
         return self.answers().get(token)
 
     def beat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> ErrorCode:
-        error = self.coordinator.heartbeat(GROUP, generation_id, member_id, instance_id, self.now_ms)
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id
+        )
+        error = self.coordinator.heartbeat(request, self.now_ms)
         self.check()
         return error
 
-    def leave(self, *members: tuple[str, str | None]) -> ItemResults:
-        results = [self.coordinator.leave_group(GROUP, members, self.now_ms)]
+    def leave(self, *members: tuple[str, str | None]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """Send a LeaveGroup of members, given as (member id, instance id); return its error, and the error of each."""
+        response = self.coordinator.leave_group(GROUP, identities(members), self.now_ms)
         self.check()
-        return results[0]
+        return leave_errors(response)
 
     def answers(self) -> dict[object, Any]:
         """Return the answers by token, and forget them. Those that belong to earlier requests are kept in `late`."""
         answers, self.coordinator.answers = self.coordinator.answers, []
-        self.late: dict[object, Any] = dict(answers)
+        self.late: dict[object, Any] = {}
+        for context, response in answers:
+            assert isinstance(context, ClassicContext)
+            self.late[context.token] = response
         return self.late
 
     def start_classic_group(self, **owned: Owned) -> dict[str, str]:
@@ -167,10 +199,10 @@ class MixedGroupHarness(ConsumerGroupHarness):
             assert group.group_id not in self.coordinator.groups.consumer
 
 
-def places(result: SyncResult | None) -> dict[str, set[int]]:
+def places(result: SyncGroupResponse | None) -> dict[str, set[int]]:
     """Return the partitions of an assignment."""
     assert result is not None
-    assert result.error is ErrorCode.NONE, result
+    assert result.error_code == ErrorCode.NONE, result
     owned: dict[str, set[int]] = {}
     for topic, index in decode_assignment(result.assignment):
         owned.setdefault(topic, set()).add(index)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from fakebroker.coordinator.registry import Registry
-from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
-from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
-from fakebroker.coordinator.rewrite.group import RewriteGroup
-from fakebroker.coordinator.rewrite.group_store import GroupStore, group_path
-from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
+from fakebroker.proposals.consumer_rewrite.coordinator import RewriteCoordinator
+from fakebroker.proposals.consumer_rewrite.group import RewriteGroup
+from fakebroker.proposals.consumer_rewrite.group_store import GroupStore, group_path
+from fakebroker.proposals.consumer_rewrite.registry import Registry
+from fakebroker.proposals.consumer_rewrite.states import CoordinatorState
 from fakebroker.topic_partition import TopicPartition
 
 SHARD = 0

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakebroker.coordinator.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.coordinator.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group_coordinator import Coordinator
-from fakebroker.coordinator.group_records import Record
 from fakebroker.coordinator.invariants import check
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.pending_offsets import PendingOffset
+from fakebroker.coordinator.records import Record
+from fakebroker.proposals.batch_join.batch_join_extension import expected_instances
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 
 Membership = tuple[Any, ...]

@@ -62,7 +62,9 @@ class TransactionLab:
         for partition in range(self.config.partition_count):
             coordinator.start_loading(partition)
         for partition in range(self.config.partition_count):
-            of_partition = [each for each in self.log if coordinator.partition_for(each.transactional_id) == partition]
+            of_partition = [
+                each for each in self.log if coordinator.partition_for(each.key.transactional_id) == partition
+            ]
             self.coordinator = coordinator
             coordinator.finish_loading(partition, of_partition, leader_epoch, self.now_ms)
         return coordinator

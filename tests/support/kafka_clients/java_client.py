@@ -99,7 +99,7 @@ class JavaConsumer:
             self._remote.call("close")
 
 
-class ModernJavaConsumer(JavaConsumer):
+class Kip848JavaConsumer(JavaConsumer):
     """A consumer that uses the consumer protocol (KIP-848). The brokers have its timeouts."""
 
     def _protocol(self, settings: Settings) -> dict[str, Any]:

@@ -71,11 +71,11 @@ def _go(name: str, *, transactions: bool = True, knows_its_partitions: bool = Tr
 
 
 JAVA = _java("java", java_client.JavaConsumer)
-MODERN_JAVA = _java("java-consumer-protocol", java_client.ModernJavaConsumer)
+KIP_848_JAVA = _java("java-consumer-protocol", java_client.Kip848JavaConsumer)
 FRANZ_GO, SARAMA = _go("franz-go"), _go("sarama")
 KAFKA_GO = _go("kafka-go", transactions=False, knows_its_partitions=False)
 
-REMOTE_CLIENTS = (JAVA, MODERN_JAVA, FRANZ_GO, SARAMA, KAFKA_GO)
+REMOTE_CLIENTS = (JAVA, KIP_848_JAVA, FRANZ_GO, SARAMA, KAFKA_GO)
 
 
 def of_each(*clients: RemoteClient) -> pytest.MarkDecorator:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.design import Link, Records
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 

@@ -16,7 +16,7 @@ from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.coordinator.config import CoordinatorConfig
 from fakebroker.coordinator.consumer.config import ConsumerGroupConfig
 from fakebroker.coordinator.group_coordinator import Coordinator
-from fakebroker.coordinator.group_records import Record
+from fakebroker.coordinator.records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember

@@ -16,8 +16,9 @@ from fakebroker.conform.members import Members
 from fakebroker.conform.player import SentRequest
 from fakebroker.conform.texts import group_text, rewrite_group_text
 from fakebroker.conform.transcript import Step, Transcript
-from fakebroker.coordinator.rewrite.group import RewriteGroup
-from fakebroker.coordinator.rewrite.states import CoordinatorState
+from fakebroker.proposals.consumer_rewrite.group import RewriteGroup
+from fakebroker.proposals.consumer_rewrite.rewrite_broker import coordinator_at
+from fakebroker.proposals.consumer_rewrite.states import CoordinatorState
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.fake_cluster import FakeCluster
@@ -57,9 +58,9 @@ def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
 
 def _rewrite_group(cluster: Cluster, group_id: str) -> tuple[CoordinatorState, RewriteGroup | None]:
     broker = cluster.coordinator_of(group_id)
-    if broker is None or broker.rewrite is None:
+    if broker is None or broker.proposed is None:
         return CoordinatorState.DOWN, None
-    coordinator = broker.rewrite.coordinator
+    coordinator = coordinator_at(broker)
     return coordinator.state_of(group_id), coordinator.group(group_id)
 
 

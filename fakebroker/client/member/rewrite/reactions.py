@@ -1,16 +1,16 @@
 """How a consumer of the rewrite design reacts to each error in a coordinator's response, as one table.
 
-`coordinator/rewrite/errors.py` has the document's names of the errors.
+`proposals/consumer_rewrite/errors.py` has the document's names of the errors.
 """
 
 from fakebroker.client.coordinators import COORDINATOR_MOVED
 from fakebroker.client.member.effects import GroupResponse
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupResponse
 
 _COORDINATOR_MOVED = dict.fromkeys(COORDINATOR_MOVED, Reaction.REDISCOVER)
 _RETRIED = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY}  # CoordinatorStartupNotComplete

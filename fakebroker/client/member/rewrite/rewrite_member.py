@@ -37,10 +37,10 @@ from fakebroker.client.member.rewrite.reactions import reaction_to
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.client.member.rewrite.states import TRANSITIONS, RewriteMemberState
 from fakebroker.errors import ErrorCode
+from fakebroker.proposals.consumer_rewrite.messages import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
-from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 
 _State = RewriteMemberState
 

@@ -3,8 +3,10 @@
 from collections import Counter
 from typing import TypedDict
 
+import msgspec
+
 from fakebroker.cluster.inspect.transaction_views import count_by_state
-from fakebroker.cluster.inspect.views import GroupType
+from fakebroker.cluster.inspect.views import BrokerView, GroupType
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUP_STATES, Counts
 from fakebroker.control.stats.rates import Rates
@@ -12,14 +14,9 @@ from fakebroker.control.steps import Steps
 from fakebroker.server.clock import ManualClock, RealClock
 
 
-class BrokerRow(TypedDict):
+class BrokerRow(BrokerView, frozen=True, kw_only=True):
     """One broker; `as_version` is the release of Kafka that it emulates, `offsets_partitions` those that it leads."""
 
-    node_id: int
-    host: str
-    port: int
-    up: bool
-    rack: str | None
     as_version: str
     connections: int
     groups: int
@@ -118,18 +115,14 @@ def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[Bro
         led.setdefault(partition.leader_id, []).append(partition.index)
     request_rates = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
     return [
-        {
-            "node_id": node_id,
-            "host": broker.host,
-            "port": broker.port,
-            "up": broker.up,
-            "rack": broker.rack,
-            "as_version": str(broker.release),
-            "connections": connections[node_id],
-            "groups": len(broker.coordinator.groups.classic.values()) + len(broker.coordinator.groups.consumer),
-            "members": counts.members_at[node_id],
-            "offsets_partitions": led[node_id],
-            "requests_per_s": request_rates.get(node_id, 0.0),
-        }
+        BrokerRow(
+            **msgspec.structs.asdict(BrokerView.of(broker)),
+            as_version=str(broker.release),
+            connections=connections[node_id],
+            groups=len(broker.coordinator.groups.classic.values()) + len(broker.coordinator.groups.consumer),
+            members=counts.members_at[node_id],
+            offsets_partitions=led[node_id],
+            requests_per_s=request_rates.get(node_id, 0.0),
+        )
         for node_id, broker in core.brokers.items()
     ]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.designs.options.served_groups import Assignment
+from fakebroker.proposals.consumer_rewrite.registry import Registry
 
 PARENT = "/consumers"
 

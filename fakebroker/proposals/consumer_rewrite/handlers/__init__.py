@@ -1,0 +1,1 @@
+"""The handlers of the APIs that the proposal replaces. The cluster imports each with the first request."""
