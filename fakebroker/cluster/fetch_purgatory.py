@@ -1,6 +1,6 @@
 """Delayed Fetch requests, which wait for enough records or for their `max_wait_ms` (Kafka's DelayedFetch).
 
-Whoever appends to a log calls `FetchPurgatory.wake`. The Fetch handler reads the logs and makes the responses.
+After each append to a log, `FetchPurgatory.wake` is called. The Fetch handler reads the logs and makes the responses.
 """
 
 from abc import ABC, abstractmethod

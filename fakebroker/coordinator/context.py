@@ -1,4 +1,4 @@
-"""Who sends a request to a coordinator (Kafka's `RequestContext`).
+"""The sender of a request to a coordinator (Kafka's `RequestContext`).
 
 A coordinator parks a request by keeping its context, and answers it with the context and a response. In a cluster, the
 context is the `Call`. Tests and simulations have their own.
@@ -31,7 +31,7 @@ class RequestContext(Protocol):
 
 
 class OwnContext(msgspec.Struct, frozen=True):
-    """The context of a request that a command makes in the name of a member. Nobody waits for the answer."""
+    """The context of a request that a command makes in the name of a member. The answer is dropped."""
 
     api_version: int
     client_id: str

@@ -179,7 +179,7 @@ class Coordinator:
         return self.partitions.led
 
     def answer(self, context: RequestContext, response: Message) -> None:
-        """Add the response to a JoinGroup or SyncGroup to `answers`, if somebody waits for it."""
+        """Add the response to a JoinGroup or SyncGroup to `answers`, unless a command has made the request."""
         if not isinstance(context, OwnContext):
             self.answers.append((context, response))
 

@@ -358,7 +358,7 @@ def _classic_member(member: ConsumerGroupMember, classic: ClassicMemberMetadata)
 
 
 class Join(msgspec.Struct):
-    """What becomes of the group by a JoinGroup. The step has the member and the records.
+    """The effect of a JoinGroup on the group. The step has the member and the records.
 
     Attributes:
         replaced: Set if the group becomes a classic group: the last member that used the consumer protocol, which the

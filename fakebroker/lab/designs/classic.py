@@ -47,7 +47,7 @@ class ClassicMember(EffectsMember):
 
 
 class _Sender(msgspec.Struct):
-    """The context of a request: who gets the response, and what a coordinator wants to know of a client."""
+    """The context of a request: the link for the response, and what a coordinator wants to know of a client."""
 
     link: Link
     api_version: int = 9
