@@ -98,7 +98,7 @@ class FetchPurgatory:
             self.remove(delayed)
 
     def wake(self, partition: Partition, size_bytes: int) -> None:
-        """Answer the requests that have enough records after `size_bytes` were appended to a partition."""
+        """Answer the requests that have enough records now; `size_bytes` is how much more can be read, at most."""
         if not self._by_partition:
             return
         waiting = self._by_partition.get(_key(partition), {})

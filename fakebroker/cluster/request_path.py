@@ -3,10 +3,12 @@
 1. Receipt: the journal notes the request, and the first fault that applies to it is picked (`handle`).
 2. Before: the fault may delay the request, and run commands.
 3. Handling: the handler of the API asks the authorizer (`authorization.py`), changes the state, and returns the
-   response, or parks the call. A fault with an error replaces the handler for the whole request, or for parts of it.
-4. Others: what the request has completed of parked requests is answered, too (`settle`).
-5. Answer: the fault may change, delay or drop the response (`answer`).
-6. Sending: quotas are charged, and the call is added to `answered`, which the server empties (`send`).
+   response, or parks the call. A fault with an error usually replaces the handler, for the whole request or for parts
+   of it. If the request only reads, the handler runs, and the fault changes its response.
+4. Others: the request may complete parked requests. They are answered, too (`settle`).
+5. Answer: the fault may change, delay or swallow the response (`answer`).
+6. Sending: quotas are charged. `handle` returns that the call is answered; or `send` adds it to `answered`, which the
+   server empties.
 
 Most requests have no fault and are answered at once. They pass 1, 3 and 6 without leaving `handle`. The others wait
 somewhere, each kind in one place:
@@ -17,14 +19,14 @@ somewhere, each kind in one place:
 | the leader's SyncGroup, while a test holds the group | `Group.held_sync` |
 | JoinGroup in a group with a protocol extension | `GroupExtension` |
 | a Fetch, for records | `FetchPurgatory` |
-| another request of a transaction, while a test holds its record | `Transaction.held`, with a `ParkedRequest` |
 | Produce and TxnOffsetCommit, while a test holds their record | `Transaction.held`, with the `Produce` or `Commit` |
+| other requests of a transaction, while a test holds their record | `Transaction.held`, with a `ParkedRequest` |
 | a Produce, for the end of the last transaction | `Transactions.verifications` |
 | markers, for a partition that can take them | `Transactions.waiting` |
 | a large Produce, for its next part | `RequestPath.unfinished` |
 | a request or response that an injected fault delays | `FaultInjector` |
 | a request, for commands that an injected fault runs before it | `PendingActions` |
-| a JoinGroup or SyncGroup response that a test delays | `SyncDelays` |
+| a SyncGroup response that a test delays | `SyncDelays` |
 
 Appends are synchronous, so nothing waits for them. A response may still wait in the server: for its quota, for an
 injected latency, or until the data directory has what the response says.
@@ -43,7 +45,7 @@ from fakebroker.cluster.quotas import Quotas
 from fakebroker.protocol.schema import Message, replaced
 
 Handler = Callable[[Any, Call, float], Message | None]
-"""Handles a call of a `Cluster` at a time in milliseconds. Returns the response; None if it follows, or is none."""
+"""Handles a call of a `Cluster` at a time in milliseconds. Returns None if the response follows, or is none."""
 
 
 class Services(Protocol):
@@ -60,7 +62,7 @@ class Services(Protocol):
 
 
 class Parked(Protocol):
-    """A request to a transaction coordinator that waits; see `TransactionCoordinator.answers`."""
+    """A parked request to a transaction coordinator; see `TransactionCoordinator.answers`."""
 
     def released(self, result: Any) -> None:
         """Continue with the result of the request, which was parked until now."""
@@ -116,9 +118,9 @@ class RequestPath:
             wire_ms: The clients' time in milliseconds, by which a Fetch waits, if it differs.
 
         Returns:
-            Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
-            is answered, and the caller runs `faults.actions` before it does anything else. Other calls that this
-            request completes are also added to `answered`.
+            Whether the call is answered and `call.response` is set. If not, the call is added to `answered` when it is
+            answered, and the caller runs `faults.actions` before it does anything else. A silent fault never answers.
+            Other calls that this request completes are also added to `answered`.
         """
         cluster = self._cluster
         call.received_ms = cluster.now_ms = now_ms
@@ -132,7 +134,7 @@ class RequestPath:
             response = self.handlers[call.api.handler](cluster, call, now_ms)
         if answers := call.peer.broker.coordinator.answers:
             context, answer = answers[0]
-            # A join or sync that is answered at once, and completes no other, is answered like other requests.
+            # A join or sync that is answered at once, and completes no other, is returned here.
             if context is call and len(answers) == 1 and call.fault is None and not cluster.sync_delays.requested_ms:
                 answers.clear()
                 response = answer
@@ -152,7 +154,7 @@ class RequestPath:
         if not self._is_still_there(call, stops):
             return
         actions = self._cluster.faults.actions
-        self.settle(now_ms)  # What timers have completed before comes first.
+        self.settle(now_ms)  # First answer what timers have completed.
         try:
             self._begin(call, fault)
             self.settle(self._cluster.now_ms)
@@ -187,6 +189,7 @@ class RequestPath:
         now_ms = cluster.now_ms
         if call.boundaries_or_none is not None:
             call.boundaries_or_none.handled_ms = now_ms
+        # The handler runs if the fault changes only the response, or if an error belongs into a part of the response.
         if fault.takes_effect or (fault.error and call.api.name in READS and faults.has_error_in_a_part(call)):
             request = call.request
             if call.api.name == "Fetch" and fault.error:
@@ -208,7 +211,7 @@ class RequestPath:
         refused, others = faults.split(call)
         response = None if others is None else self._ask_handler(call, others)
         if getattr(call.request, "acks", None) == 0:
-            if others is None:
+            if others is None:  # Else the handler has answered the call, without a response.
                 self._finish(call, None, now_ms)
             call.closes_connection = True  # As in Kafka: there is no response for the error.
             return

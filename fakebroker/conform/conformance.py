@@ -1,6 +1,7 @@
-"""Plays transcripts against a Kafka cluster side by side, and compares the results with what their files state (trio).
+"""Plays transcripts on a Kafka cluster at the same time, and compares the results with the expected results (trio).
 
-It only makes its own topics, groups and transactional ids, under one prefix, and removes them at the end.
+The run creates only its own topics, groups and transactional ids. Their names share one prefix. It removes them at the
+end, except for transactional ids, which cannot be removed and expire.
 """
 
 import re
@@ -132,12 +133,14 @@ class Played:
     """The result of one transcript.
 
     Attributes:
-        name: Its name.
+        name: The name of the transcript.
         verdict: Whether Kafka returns the same.
-        reasons: What it needs, if it is not playable; explanations, if there are some.
-        difference: The first line that differs and is not explained.
-        seconds: How long it took.
-        attempts: How often it was played. What differs is played again, because steps may be late on a busy machine.
+        reasons: If the verdict is "not playable", the requirements that the cluster does not meet. Otherwise the
+            explanations of differences.
+        difference: The first line that differs and is not explained; None without such a line.
+        seconds: How long the transcript took.
+        attempts: How often the transcript was played. A transcript that differs is played again, because steps may be
+            late on a busy machine.
     """
 
     name: str
@@ -393,7 +396,7 @@ class _Run:
             await self._play(each)
 
     async def remove_all(self) -> list[str]:
-        """Remove what the run has made; return what is left."""
+        """Remove everything that the run has created. Return a sentence for each thing that could not be removed."""
         with trio.move_on_after(_REMOVED_WITHIN_S):
             return await remove(self._cluster, [each.names for each in self.targets])
         return [f"what was not removed within {_REMOVED_WITHIN_S} s; its names begin with {self._prefix}"]

@@ -1,6 +1,6 @@
-"""Members of consumer groups (KIP-848) in transcripts: what they know, and their requests.
+"""Members of consumer groups (KIP-848) in transcripts: their state, and the requests they send.
 
-Does not depend on a cluster. Member ids are chosen by clients: that of member A is "A", unless a step has another one.
+Does not depend on a cluster. Clients choose member ids: member A has the id "A", unless a step names another id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ class TranscriptConsumer:
     def heartbeat(
         self, step: Step, group_id: str, identity: tuple[str, int, str | None], topic_ids: TopicIds
     ) -> ConsumerGroupHeartbeatRequest:
-        """Return the ConsumerGroupHeartbeat of a step. One that joins, or with `full`, has everything."""
+        """Return the ConsumerGroupHeartbeat of a step. A heartbeat that joins, or with `full`, contains all fields."""
         options = step.options
         member_id, epoch, instance_id = identity
         is_complete = epoch == 0 or "full" in options
@@ -62,7 +62,7 @@ class TranscriptConsumer:
         )
 
     def owned(self, text: str) -> Iterable[TopicPartition]:
-        """Parse the partitions that a member reports: `none`, `all` that it got, or a list, news-0,1,sport-2."""
+        """Parse the partitions that a member reports: `none`, `all` (the assigned ones), or a list as news-0,1,sport-2."""
         if text in ("none", "all"):
             return self.assigned if text == "all" else ()
         owned: list[TopicPartition] = []
@@ -97,7 +97,7 @@ def places(response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> tup
 
 
 def describe(step: Step, group_id: str) -> ConsumerGroupDescribeRequest:
-    """Return the ConsumerGroupDescribe of a step: for its groups, or that of the member."""
+    """Return the ConsumerGroupDescribe of a step, for the groups that the step names, or else for the member's group."""
     groups = ["" if word == '""' else word for word in step.words] or [group_id]
     return ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations="operations" in step.options)
 

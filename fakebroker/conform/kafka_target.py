@@ -214,7 +214,7 @@ class KafkaTarget:
         raise FakebrokerError(f"none of {len(candidates)} names of {name} is coordinated by broker {node}")
 
     def _node_of(self, name: str, key_type: int) -> int:
-        """Return the broker that coordinates a name in a fake cluster: broker 1, if there is one partition."""
+        """Return the broker that coordinates a name in a fake cluster. With only one partition, this is broker 1."""
         topic = "transaction.state.log" if key_type else "offsets.topic"
         partitions = int(str(self._transcript.config.get(f"{topic}.num.partitions", 1)))
         return partition_for(name, partitions) % self._transcript.brokers + 1
@@ -514,11 +514,11 @@ class _Sent:
 
 
 class Reserved:
-    """Partitions of `__consumer_offsets` for transcripts that move their leaders; no other transcript has names there.
+    """Partitions of `__consumer_offsets` for transcripts that move their leaders. No other transcript uses them.
 
     Args:
         partitions: The partitions.
-        owners: The transcripts, each of which gets one of them, in turn.
+        owners: The transcripts. The partitions are given to them in turn, so several transcripts can share a partition.
     """
 
     def __init__(self, partitions: Sequence[int] = (), owners: Iterable[str] = ()) -> None:
@@ -544,7 +544,7 @@ def _member(member_id: str, client_id: str, instance_id: str | None, **more: Any
 
 
 def _places(assigned: Mapping[bytes, Iterable[int]], topics: Mapping[bytes, str]) -> list[TopicPartition]:
-    """Return partitions by the names of their topics, without those of deleted topics."""
+    """Return partitions by the names of their topics, without the partitions of deleted topics."""
     known = ((topics[topic], indexes) for topic, indexes in assigned.items() if topic in topics)
     return sorted((topic, index) for topic, indexes in known for index in indexes)
 

@@ -71,13 +71,13 @@ SESSION_MS, REBALANCE_MS = 10_000, 60_000
 
 @dataclass(slots=True)
 class TranscriptMember:
-    """One member: its identity according to the answers, and the fields of its last join, which later joins repeat.
+    """One member: its identity according to the responses, and the fields of its last join. Later joins repeat them.
 
     Attributes:
         topics, strategy: The subscription and the strategy of the proposal `rewrite`.
         next_verb: The next step of a client that follows the protocol; "" if that is undefined.
         producer: Its transactional producer.
-        consumer: What it knows as a member of a consumer group. Its epoch is `generation_id`.
+        consumer: Its state as a member of a consumer group. Its epoch is `generation_id`.
     """
 
     name: str

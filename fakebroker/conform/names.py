@@ -1,9 +1,9 @@
 """Translation between the names in a transcript and the names in a real cluster. Does not depend on sockets.
 
-In a transcript a group is `g`, a topic `news`, a transactional id `t`, the first producer id 0. In a cluster each
-transcript has names of its own, because transcripts are played at the same time, and so that they can be removed
-afterwards: `conform-1f2e.17.news`. Names of groups and transactional ids also have a number that was chosen so that the
-right broker coordinates them.
+In a transcript a group is `g`, a topic `news`, a transactional id `t`, the first producer id 0. In a cluster, the topic
+becomes `conform1f2e3a.17.news`: the prefix of the run, then the number of the transcript. So transcripts can be played
+at the same time, and everything with the prefix can be removed afterwards. The names of groups and transactional ids
+contain one more number, as in `conform1f2e3a.17.4.g`. It is chosen so that the right broker coordinates them.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _TRANSACTIONAL_IDS = {"transactional_id", "transactional_ids", "v3_and_below_tra
 _PRODUCER_IDS = {"producer_id", "v3_and_below_producer_id", "producer_id_filters"}
 _PAYLOADS = {"metadata", "assignment", "member_metadata", "member_assignment"}
 _UNKNOWN_PRODUCER_ID = 2**48
-"""Added to producer ids of a transcript that no producer has got, such as 99."""
+"""Added to a producer id that a transcript names, such as 99, but that the cluster has not assigned in it."""
 
 _CRC_AT, _CHECKED_FROM, _PRODUCER_ID_AT = 17, 21, 43
 """Positions in a record batch."""
@@ -39,12 +39,14 @@ class Names:
     """The names of one transcript.
 
     Args:
-        base: The start of all its names in the cluster.
+        base: The start of all names of the transcript in the cluster.
         nodes: Node ids in the cluster, by node id in the transcript.
-        uses_empty_group: Whether the group "", which all transcripts share, is listed.
+        uses_empty_group: Whether the transcript uses the group "". All transcripts share this group, so lists of groups
+            contain it only for transcripts that use it.
 
     Attributes:
-        offsets_partition: The partition of `__consumer_offsets` with its groups, which is 0 in a transcript.
+        offsets_partition: The partition of `__consumer_offsets` in the cluster that has the transcript's groups. In the
+            transcript it is partition 0.
     """
 
     def __init__(self, base: str, nodes: dict[int, int], *, uses_empty_group: bool = False) -> None:
@@ -121,7 +123,7 @@ class Names:
         return list(found)
 
     def _swapped(self, partition: int) -> int:
-        """Exchange partition 0 of `__consumer_offsets`, which transcripts use, and the partition of the groups."""
+        """Exchange partition 0 of `__consumer_offsets`, as in transcripts, and the partition of the groups."""
         return {0: self.offsets_partition, self.offsets_partition: 0}.get(partition, partition)
 
     def _producer_id(self, number: int) -> int:
@@ -174,7 +176,7 @@ class Names:
         return self._producer_ids.get(producer_id, producer_id)
 
     def response(self, message: Message) -> Message:
-        """Return a response with the names of the transcript. Listed groups and transactions of others are left out."""
+        """Return a response with the names of the transcript, without groups and transactions of other transcripts."""
         match message:
             case InitProducerIdResponse() | EndTxnResponse() if message.producer_id >= 0:
                 self._producer_ids.setdefault(message.producer_id, len(self._producer_ids))
@@ -215,7 +217,7 @@ class Names:
         return _changed(message, change)
 
     def _with_offsets_partition(self, message: AddPartitionsToTxnResponse) -> AddPartitionsToTxnResponse:
-        """Return the response with the partition of `__consumer_offsets` that the transcript has."""
+        """Return the response with partition 0 of `__consumer_offsets` in place of the partition of the groups."""
 
         def swapped(topics: list[AddPartitionsToTxnTopicResult]) -> list[AddPartitionsToTxnTopicResult]:
             return [
@@ -249,7 +251,7 @@ class Names:
 
 
 def _quoted(base: str) -> str:
-    """Return a pattern for the start of a name, which has only letters, digits and dots."""
+    """Return a regular expression for the start of names: letters, digits, hyphens and dots. Only dots are escaped."""
     return base.replace(".", "\\.")
 
 
@@ -263,7 +265,7 @@ def _each(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _prefixed(name: str) -> bytes:
-    """Return a name as it stands in subscriptions and assignments: after its length."""
+    """Return a name as subscriptions and assignments contain it: its length in two bytes, then the name."""
     return len(name).to_bytes(2, "big") + name.encode()
 
 
@@ -286,7 +288,7 @@ def _changed(struct: S, change: Callable[[Struct, str, Any], Any]) -> S:
 
 
 def with_producer_ids(data: bytes, change: Callable[[int], int]) -> bytes:
-    """Return record batches with other producer ids, and their checksums."""
+    """Return record batches with changed producer ids and recomputed checksums."""
     made = bytearray()
     for batch in split_batches(data):
         changed = bytearray(batch.data)

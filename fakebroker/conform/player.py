@@ -77,7 +77,7 @@ class Broker(Protocol):
 
 
 class Target(Protocol):
-    """A cluster that a transcript is played on. Names and node ids are those of the transcript."""
+    """A cluster that a transcript is played on. Names and node ids are used as they are in the transcript."""
 
     def brokers(self) -> Sequence[Broker]: ...
 

@@ -1,6 +1,6 @@
-"""Producers, readers and admins of transactions in transcripts: what they know, and the requests they send.
+"""Producers, readers and admins of transactions in transcripts: their state, and the requests they send.
 
-Does not depend on a cluster. Producer ids are those of the cluster, which counts them from 0.
+Does not depend on a cluster. A transcript contains the producer ids that the cluster assigns: 0, 1, 2 and so on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -213,7 +213,7 @@ class TranscriptProducer:
         return producer_id, epoch
 
     def receive(self, request: Message, response: Message) -> None:
-        """Take over the producer id and the epoch of an answer, if it has them, and count written records."""
+        """Use the producer id and the epoch that a response assigns, and count the records that were written."""
         match response:
             case InitProducerIdResponse() | EndTxnResponse() if not response.error_code and response.producer_id >= 0:
                 self._use(response.producer_id, response.producer_epoch)

@@ -266,10 +266,12 @@ def _notices(transcript: Transcript, name: str, value: str) -> bool:
 
 
 def session_factor(transcript: Transcript, min_session_ms: int) -> int | None:
-    """Return by what the times of a transcript have to be multiplied for a broker that refuses short sessions.
+    """Return the factor for the times of a transcript on a broker that refuses short sessions.
 
     Returns:
-        The factor; None if other times, such as those of settings or of consumer groups, do not allow that.
+        The factor; 1 if the times can stay as they are. None if the transcript cannot be slowed: it tests the shortest
+        allowed session, or has times that are not multiplied (`group.initial.rebalance.delay.ms`, steps `consume` and
+        `init`).
     """
     joins = [step for step in transcript.steps if step.verb == "join"]
     shortest_ms = min((step.options.get("session", SESSION_MS) for step in joins), default=SESSION_MS)

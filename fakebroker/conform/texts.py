@@ -182,7 +182,7 @@ def rewrite_group_text(members: Members, state: CoordinatorState, group: Rewrite
 
 
 def _batch(members: Members, response: BatchJoinGroupResponse) -> str:
-    """Return the generation of a batch, if there is one, and the names of the members by the result of each."""
+    """Return the names of members by the result of their join. If members have joined, it begins with the generation."""
     by_outcome: dict[str, list[str]] = {}
     for each in response.member_join_response_list:
         label = members.label(each.member.member_id, each.member.group_instance_id) or '""'
@@ -330,7 +330,7 @@ def heartbeat_text(response: ConsumerGroupHeartbeatResponse, own: str | None, to
 
     Args:
         response: The response.
-        own: The name of the member id, if it differs from that of the member.
+        own: The name of the member id, if it differs from the member's name; else None.
         topic_ids: The topics.
     """
     if response.error_code:

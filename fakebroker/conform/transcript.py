@@ -182,7 +182,7 @@ def _block(command: str, results: Results) -> list[str]:
 
 
 def result_line(command: str, outcome: str) -> str:
-    """Return a step or the name of an answer, with its result, if it has one."""
+    """Return the line of a step or an answer. A result that is not empty is appended after an arrow."""
     return f"{command:<{_COLUMN}} -> {outcome}" if outcome else command
 
 

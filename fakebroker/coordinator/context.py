@@ -1,4 +1,4 @@
-"""The sender of a request to a coordinator (Kafka's `RequestContext`).
+"""What a coordinator knows of a request besides its message (Kafka's `RequestContext`).
 
 A coordinator parks a request by keeping its context, and answers it with the context and a response. In a cluster, the
 context is the `Call`. Tests and simulations have their own.

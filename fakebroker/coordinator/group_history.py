@@ -1,11 +1,12 @@
 """The history of groups of both kinds: each change of state or members, with its cause.
 
-1. A group notes in its `Change` what a request or timer changes, and why. Only the group writes there. Members that are
-   added and removed within one moment are left out.
-2. A moment ends at each transition of a classic group, and of every group when the request or timer is complete
-   (`end_moment`), if anything has changed. So one request can make several moments.
-3. The coordinator then passes the group to `History.record`. The last moment gets the timers that run, the history
-   keeps the moments, and the group forgets its change. A coordinator without a history calls `discard_change`.
+1. A group notes in its `Change` what a request or timer changes. The code that changes the group sets `Change.cause`
+   before. Members that are added and removed within one moment are left out.
+2. A moment ends at each transition of a classic group, and after each expired member of a consumer group. So one
+   request or timer can make several moments.
+3. When the request or timer is complete, the coordinator passes the group to `History.record`. It ends the last moment
+   (`end_moment`) and gives it the timers that run. The history keeps the moments, and the group forgets its change. A
+   coordinator without a history calls `discard_change`.
 4. What is kept is a `RecordedMoment`. It shares ids and members with the group instead of copying them, because most
    moments are dropped unread. `History.of` makes a `Moment` of it, once, when it is read.
 5. What is dropped, and what is still known then, is decided in `history.py`. Groups that were deleted or have moved
@@ -257,7 +258,7 @@ class ChangedGroup(ABC):
 
     @abstractmethod
     def timers(self, *, with_members: bool) -> Timers:
-        """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
+        """Return `RecordedMoment.timers`; `with_members` adds the next session and the next pending id to expire."""
 
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:

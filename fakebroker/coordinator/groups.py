@@ -5,7 +5,6 @@ from itertools import chain
 from math import inf
 from typing import Any
 
-from fakebroker.coordinator.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.classic.group import Group, GroupContext, Member
 from fakebroker.coordinator.classic.rebalance import complete_join_phase, reject_waiting, start_rebalance
 from fakebroker.coordinator.classic.states import DEAD, EMPTY, STABLE
@@ -120,10 +119,8 @@ class Groups:
     def _new(self, group_id: str, now_ms: float, *, has_members: bool) -> Group:
         partition = self._partitions.partition_for(group_id)
         group = Group(group_id, partition, self._context, now_ms, STABLE if has_members else EMPTY)
-        if (extension := self._config.extension(group)) is not NO_EXTENSION:
-            group.extension = extension
-        if (controls := self._controls.get(group_id)) is not None:
-            group.controls = controls
+        group.extension = self._config.extension(group)
+        group.controls = self._controls.get(group_id)
         group.offsets = self._forgotten_offsets.pop(group_id, group.offsets)
         return group
 

@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class CoordinatorRecord(msgspec.Struct, Generic[K, V], frozen=True):
-    """A record. The type of the key decides that of the value, which is None in a tombstone."""
+    """A record. The type of the key decides the type of the value. A tombstone has the value None."""
 
     key: K
     value: V
@@ -52,7 +52,7 @@ OffsetRecord = CoordinatorRecord[OffsetCommitKey, OffsetCommitValue | None]
 """An offset that is committed, or deleted."""
 
 Record = KeyedRecord | TransactionEnd
-"""What a group coordinator appends. Offsets of a transaction are in batches of their own, as are ends."""
+"""What a group coordinator appends. Offsets of a transaction and ends of transactions have separate batches."""
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:

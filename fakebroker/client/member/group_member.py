@@ -1,6 +1,6 @@
-"""The interface of group members of all protocols to their drivers, and what they do equally.
+"""The interface between group members of all protocols and their drivers, and the code that all members share.
 
-A driver is what connects a member with sockets or a simulation: `ConsumerCore`, `ScriptedMember` of replays and
+A driver connects a member with sockets or a simulation: `ConsumerCore`, `ScriptedMember` of replays and
 `EffectsMember` of the lab. It chooses the protocol when it creates the member, and uses only this interface then:
 
 - `Member(MemberSettings(...))` for the classic protocol,
@@ -75,7 +75,7 @@ class GroupMember(ABC):
         self._reset()
 
     def _reset(self) -> None:
-        """Set everything to its state in a member that is down. Subclasses add what they have."""
+        """Reset all attributes to their values in a member that is down. Subclasses also reset their own attributes."""
         self.identity = self._first_identity()
         self.has_coordinator = False
         self.assigned: tuple[TopicPartition, ...] = ()
@@ -164,7 +164,7 @@ class GroupMember(ABC):
         """Become down, and forget everything of this run."""
 
     def crash(self, now_ms: float) -> None:
-        """Stop without sending or reporting anything. The next `start` is that of a new process."""
+        """Stop without sending or reporting anything. The next `start` acts as in a new process."""
         self.effects.clear()
         self._stop()
 

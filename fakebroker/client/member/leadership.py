@@ -49,5 +49,5 @@ class Leadership:
         return encoded
 
     def counts_differ(self, partition_counts: Mapping[str, int]) -> bool:
-        """Return whether a count differs from the one used to assign; topics without a count are unchanged."""
+        """Return whether a count differs from the count used by `assign`. Topics without a count are unchanged."""
         return any(partition_counts.get(topic, count) != count for topic, count in self._partition_counts.items())

@@ -31,8 +31,8 @@ class Timer(IntEnum):
 class Timers:
     """The timers of one member and their deadlines, in milliseconds since the Unix epoch.
 
-    Of timers with the same deadline, the one that was set first expires first. They are in a dictionary, not a heap,
-    because there are only few, and each heartbeat moves some.
+    Timers with the same deadline expire in the order in which they were set. The timers are in a dictionary, not in a
+    heap: a member has only a few timers, and each heartbeat moves some of them.
     """
 
     __slots__ = ("_deadlines",)
@@ -53,7 +53,7 @@ class Timers:
         self._deadlines[timer] = deadline_ms
 
     def extend(self, timer: Timer, deadline_ms: float) -> None:
-        """Change the deadline of a timer, if it is set."""
+        """Change the deadline of a timer that is set. A timer that is not set stays so."""
         if timer in self._deadlines:
             self._deadlines[timer] = deadline_ms
 

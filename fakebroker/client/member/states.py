@@ -1,6 +1,6 @@
 """The states of a group member and the transitions between them.
 
-The states are those of Kafka's consumer rewrite design (0.9). Its state "stopped consumption" is divided into STOPPED
+The states come from Kafka's consumer rewrite design (0.9). Its state "stopped consumption" is divided into STOPPED
 (the last commit), JOINING (JoinGroup) and SYNCING (SyncGroup).
 """
 

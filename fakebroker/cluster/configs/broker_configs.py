@@ -141,7 +141,7 @@ def config_of(release: Release, name: str) -> BrokerConfig | None:
 
 
 def is_secret(release: Release, name: str) -> bool:
-    """Return whether values of a config are not shown: those of passwords, and of configs that the release lacks."""
+    """Return whether the values of a config are hidden: passwords, and configs that the release does not have."""
     known = config_of(release, name)
     return known is None or known.key.type is ConfigType.PASSWORD
 
@@ -155,7 +155,10 @@ def default_values(release: Release) -> Mapping[str, str]:
 
 
 def _merged(name: str, kafka: ConfigKey) -> ConfigKey:
-    """Return the definition of a config of Kafka: with its effect, if it has one, and Kafka's default."""
+    """Return the definition of a Kafka config. A config with an effect in the fake cluster is defined by `_EFFECTIVE`.
+
+    The default is Kafka's, except for the configs in `OWN_DEFAULTS`.
+    """
     key = _EFFECTIVE.get(name)
     if key is None:
         return replace(kafka, about=_ABOUT.get(name, ""))

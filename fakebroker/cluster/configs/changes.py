@@ -103,7 +103,7 @@ def permission_error(
 ) -> ErrorCode:
     """Return the error if the client may not describe or alter the configs of a resource, else NONE.
 
-    Topics and groups have permissions of their own; those of all others are the cluster's.
+    Topics and groups have their own permissions. For all other resources, the permissions of the cluster apply.
     """
     match resource_type:
         case ResourceType.TOPIC:
@@ -309,10 +309,10 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
 
 
 def _apply(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Apply changed configs to the logs of topics: those that are too large drop their oldest batches.
+    """Apply changed configs to the logs of topics: a log that is too large drops its oldest batches.
 
-    The configs are those of the partition's leader. Logs of partitions without a leader keep their limit. Expired
-    records are deleted, and records are compacted, at the next check.
+    The partition's leader determines the configs. The log of a partition without a leader keeps its limit. At the next
+    check, expired records are deleted and logs are compacted.
     """
     for topic in topics:
         for partition in topic.partitions:

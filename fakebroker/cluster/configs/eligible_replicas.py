@@ -1,4 +1,7 @@
-"""The `min.insync.replicas` of a cluster with eligible leader replicas (KIP-966): one for all brokers."""
+"""The config `min.insync.replicas` in a cluster with eligible leader replicas (KIP-966).
+
+All brokers of such a cluster share one value.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -20,9 +23,11 @@ class ConfiguredCluster(Protocol):
 
 
 def store_min_isr(cluster: ConfiguredCluster) -> None:
-    """Store the config for all brokers, if the feature is enabled and it is not stored yet.
+    """Make all brokers share one `min.insync.replicas`. Has no effect while the feature is disabled.
 
-    Follows ConfigurationControlManager.maybeGenerateElrSafetyRecords.
+    If no value is stored for all brokers, the value from the cluster's settings is stored. On every call, the values
+    that single brokers have of their own are removed. Follows
+    ConfigurationControlManager.maybeGenerateElrSafetyRecords.
     """
     if not cluster.features.level(ELIGIBLE_REPLICAS):
         return

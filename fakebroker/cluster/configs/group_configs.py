@@ -1,9 +1,9 @@
 """The configs of groups (resources of the type GROUP), by release: the new group protocols read them.
 
-They are stored and given back, and their values are checked. Consumer groups use those that begin with `consumer.`; the
-others have no effect. Source: GroupConfig. The first arguments of `ConfigKey` are the type, the default, the smallest
-and the largest valid number. These limits, and the defaults of consumer groups, are those of the brokers' settings; the
-table has their defaults.
+Values are checked, stored and returned. Consumer groups use the configs that begin with `consumer.`; other configs have
+no effect. Source: GroupConfig. The first arguments of `ConfigKey` are the type, the default, the smallest and the
+largest valid number. The limits, and the defaults of consumer groups, come from the brokers' settings; the table
+contains the default values of these settings.
 """
 
 import re

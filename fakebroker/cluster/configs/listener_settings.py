@@ -97,7 +97,10 @@ def listener_prefix(listener: str) -> str:
 
 
 def mechanism_prefix(mechanism: str) -> str:
-    """Return the prefix of settings of a mechanism, after that of a listener (ListenerName.saslMechanismPrefix)."""
+    """Return the prefix of the settings of a mechanism (ListenerName.saslMechanismPrefix).
+
+    It follows the prefix of a listener, as in `listener.name.clients.plain.connections.max.reauth.ms`.
+    """
     return f"{mechanism.lower()}."
 
 

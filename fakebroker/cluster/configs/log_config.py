@@ -48,7 +48,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         uses_append_time: Whether the broker sets the timestamps of records.
         timestamp_before_max_ms: How far the timestamp of a produced record may be before the brokers' time.
         timestamp_after_max_ms: How far the timestamp of a produced record may be after the brokers' time.
-        compression: The codec of record batches in the log; None for that of the producer.
+        compression: The codec of record batches in the log; None to keep the producer's codec.
     """
 
     max_message_bytes: int
@@ -72,7 +72,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedLogConfig(msgspec.Struct, frozen=True):
-    """A `LogConfig` and what it was computed from. Changes of configs replace these mappings, so identity tells."""
+    """A `LogConfig` and the mappings that it was computed from.
+
+    A change of configs replaces the mapping. So the cached value is valid while the mappings are the same objects.
+    """
 
     topic: Mapping[str, str]
     broker: Mapping[str, str]

@@ -1,7 +1,8 @@
 """The log levels of a broker (resources of the type BROKER_LOGGER, KIP-412): kept until the broker stops, and shown.
 
 Brokers of the fake cluster do not write Kafka's logs, so the levels have no effect. A real broker has hundreds of
-loggers; these are those of its default logging configuration, and some classes that are often set to another level.
+loggers. The fake cluster has the loggers of Kafka's default logging configuration, and some classes whose level is
+often changed.
 Source: RuntimeLoggerManager, LoggingController.
 """
 
@@ -50,7 +51,7 @@ _SET, _DELETE = 0, 1
 
 
 def level(logger: str, changed: Mapping[str, str | None]) -> str:
-    """Return the level of a logger: its own, or that of the next logger above it that has one.
+    """Return the level of a logger: its own level, or else the level of the nearest logger above it that has a level.
 
     Args:
         logger: The name of the logger.

@@ -490,7 +490,7 @@ class Config:
 
 
 def older_defaults(release: Release) -> dict[str, Value]:
-    """Return the defaults of a release that differ from those of the newest one."""
+    """Return the defaults of a release that differ from the defaults of the newest release."""
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 

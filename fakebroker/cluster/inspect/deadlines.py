@@ -466,7 +466,7 @@ def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
-    """Return the next deadlines of a group, also those of its delayed requests, earliest first, at most 20."""
+    """Return up to 20 deadlines of a group, earliest first, including the ends of delays of its requests and responses."""
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.groups.classic.get(group_id) if broker else None
     deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []
@@ -647,11 +647,11 @@ def _delayed(kind: Literal["late_request", "late_answer"], at_ms: float, call: C
 def delays_of(cluster: "Cluster", concerns: Callable[[Call], bool]) -> Iterator[tuple[float, Call, str]]:
     """Yield delayed requests and responses: when the delay ends, the call, and how to begin a sentence.
 
+    The time is in milliseconds; infinite for a response that `delay_sync` delays until `release_sync`.
+
     Args:
         cluster: The cluster.
-        concerns: Selects the calls, such as those of a group.
-
-    The time is in milliseconds; infinite for a response that `delay_sync` delays until `release_sync`.
+        concerns: Selects the calls, such as the calls of a group.
     """
     for at_ms, call in cluster.faults.delayed_requests():
         if concerns(call):

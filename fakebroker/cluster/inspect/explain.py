@@ -294,7 +294,7 @@ class _GroupExplanation:
             yield f"If {name} sends no request, it is removed in {left}: its session expires."
 
     def _silent(self) -> Iterator[str]:
-        """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""
+        """Yield a sentence on the member whose session expires first, once more than half of its session has passed."""
         sessions = [each for each in self.by_member.values() if each.kind == "session"]
         first = min(sessions, key=lambda each: each.at_ms, default=None)
         if first is None:

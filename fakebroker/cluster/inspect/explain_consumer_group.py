@@ -175,7 +175,10 @@ class ConsumerGroupExplanation:
             yield f"What {names} must give up is held until it is released."
 
     def _silent(self) -> Iterator[str]:
-        """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""
+        """Yield a sentence on the member whose session expires first, once more than half of its session has passed.
+
+        No sentence if that member is a static member that has left for a while.
+        """
         deadlines = self.group.session_deadlines
         member_id = min(deadlines, key=deadlines.__getitem__, default=None)
         member = None if member_id is None else self.group.members[member_id]

@@ -1,4 +1,4 @@
-"""Explanations of a transactional id in English: its state, what caused it, what it waits for, and until when."""
+"""Explanations of a transactional id in English: its state, the cause of the state, and pending events."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -27,9 +27,12 @@ from fakebroker.errors import printable
 from fakebroker.topic_partition import partition_names
 
 _SEARCHED_CALLS = 1_000
-"""How many of the newest requests are searched for one of a transactional id."""
+"""Number of requests that are searched for the last request with a transactional id, newest first."""
 _MAX_NAMES = 8
-"""The maximum number of partitions that are named; the others are counted."""
+"""The maximum number of partitions that are named, and of delays that are described.
+
+Further partitions are counted. Further delays are left out.
+"""
 
 
 def explain_transaction(cluster: Cluster, transactional_id: str, now_ms: float) -> str:
@@ -98,7 +101,7 @@ def _last_moment(cluster: Cluster, broker: BrokerNode, transaction: Transaction)
 
 
 def _last_request(cluster: Cluster, transactional_id: str, now_ms: float) -> Iterator[str]:
-    """Yield a sentence on the last of the newest requests that names the id, if the journal has it."""
+    """Yield a sentence on the last request with the id, unless the newest requests in the journal do not have it."""
     newest = reversed(cluster.journal.newest(_SEARCHED_CALLS))
     call = next((each for each in newest if transactional_id in each.transactional_ids), None)
     if call is not None:

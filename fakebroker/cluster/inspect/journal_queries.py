@@ -43,7 +43,7 @@ _MAX_CALLS = 5_000
 class MemberRequests:
     """The last requests of the members of one group.
 
-    Members of which the journal has no request are missing: it may be off, or have dropped them.
+    A member without requests in the journal is missing: the journal may be off, or have dropped its requests.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,10 @@ class MemberRequests:
         self._heartbeats: dict[str, list[float]] = {}
 
     def add_older(self, call: Call, since_ms: float) -> None:
-        """Add a call that was received before those that were added; heartbeats only if received since a time."""
+        """Add a call that was received before all calls added so far.
+
+        The time of a heartbeat is recorded only from `since_ms` on.
+        """
         for member_id in call.member_ids[:1]:  # The response of a leader's JoinGroup names the other members.
             self._last.setdefault(member_id, call)
             if call.api.name == "Heartbeat" and call.received_ms >= since_ms:
@@ -160,8 +163,8 @@ class Filters(TypedDict, total=False):
             response assigns this member id.
         instance_id: The request contains this `group.instance.id`.
         topic: The request names this topic, by name or by id; or it is a Fetch whose response has the topic.
-        partition: The request names this partition, such as "orders-0"; or with a number, any partition with this
-            index, or that of `topic`. It is found where `topic` is.
+        partition: The request names this partition, such as "orders-0". A number matches any partition with this index;
+            with `topic`, only the partition of this topic. The same requests and responses are searched as for `topic`.
         transactional_id: The request names this transactional id.
         producer_id: The request names this producer id, also in record batches; or its response assigns it.
         generation: The request has this generation, or in a consumer group (KIP-848) this member epoch.
@@ -257,7 +260,7 @@ class Matcher:
     Args:
         api: The name of the API; None matches any.
         filters: The other filters, by name; a filter that is None matches any request.
-        node_ids: The node ids that `broker` may have: those of present and removed brokers.
+        node_ids: The node ids that `broker` may have: the ids of present and of removed brokers.
         topic_name: Returns the name of a topic by its id.
 
     Raises:
@@ -388,7 +391,7 @@ _SHOWN = 10
 
 
 class JournalQueries:
-    """Queries on a journal: that of a cluster in this process, of a cluster in another process, or from a file."""
+    """Queries on a journal, which belongs to a cluster in this or another process, or comes from a file."""
 
     def journal_view(self) -> "JournalView":
         """Return the journal as it is now."""
@@ -668,9 +671,9 @@ def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], boo
 def _order_of_response(numbered: Numbered) -> tuple[int, bool, float]:
     """Return the sort key of a call by its response.
 
-    Responses that were sent at once are in the order of their requests. A delayed response comes after that of the last
-    request received before it was sent; several of those are ordered by time. Times alone are not sufficient, because a
-    manual clock does not advance by itself.
+    Responses that were sent at once are in the order of their requests. A delayed response comes after the response to
+    the last request that was received before the delayed response was sent. Several such delayed responses are ordered
+    by time. Times alone are not sufficient, because a manual clock does not advance by itself.
     """
     number, call = numbered
     return call.answered_after or number, call.answered_after > 0, call.answered_ms or 0.0

@@ -88,7 +88,7 @@ def text_of(
     """Draw a timeline as text.
 
     Args:
-        layout: What it shows.
+        layout: The states, rows and headings of the timeline.
         key: The id of the group, or the transactional id.
         moments: Oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
@@ -163,7 +163,7 @@ def _note(dropped: DroppedMoments) -> str:
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
-    """Return the moments of a group without those of zombies.
+    """Return the moments of a group without the moments of zombies.
 
     A zombie is a former coordinator that still answers after another broker has taken the group over. The first moment
     at a new coordinator begins with Dead. Later moments at other brokers come from zombies.
@@ -284,7 +284,7 @@ class TransactionTimeline(msgspec.Struct, frozen=True):
 
     Attributes:
         transactional_id: The id.
-        moments: Its transitions, and those that could not be stored, oldest first.
+        moments: Its transitions, and transitions that could not be stored, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
         dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.history`.
     """
@@ -326,7 +326,7 @@ def transaction_timeline_of(cluster: Cluster, transactional_id: str, now_ms: flo
 
 
 def _drawn(moments: Iterable[TransactionMoment]) -> list[Moment]:
-    """Return moments in the form in which those of groups are drawn: epochs as generations, partitions as members."""
+    """Return moments to draw like moments of a group: the epoch is the generation, partitions are the members."""
     drawn: list[Moment] = []
     before: tuple[str, ...] = ()
     for moment in moments:

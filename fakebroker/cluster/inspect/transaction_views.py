@@ -196,7 +196,7 @@ def view_of_moment(
 ) -> TransactionView:
     """Return the view of a transactional id at a moment of its history, as far as it is known.
 
-    State, producer and partitions are those of the moment. If the id has changed since, nothing is pending.
+    State, producer and partitions are as at that moment. If the id has changed since, the view has nothing pending.
     """
     view = view_or_dead(cluster, transactional_id, now_ms)
     names = ("producer_id", "producer_epoch", "partition_names")
@@ -333,7 +333,7 @@ def _why_awaited(cluster: Cluster, transaction: Transaction, place: TopicPartiti
 
 
 def count_by_state(cluster: Cluster) -> Counter[str]:
-    """Return the number of transactional ids by Kafka's name of the state, without those of zombies."""
+    """Return the number of transactional ids by Kafka's name of the state. Ids at zombies are not counted."""
     return Counter(transaction.state.value for _, transaction in cluster.transactions.all())
 
 
@@ -357,8 +357,8 @@ def count_late_partitions(cluster: Cluster, now_ms: float) -> int:
 def hanging_transactions(cluster: Cluster) -> list[HangingTransaction]:
     """Return the transactions that are open in partitions, but not at a coordinator, ordered by partition and offset.
 
-    While a coordinator is loading, its transactions are not known and count as hanging; so do those of a partition of
-    `__transaction_state` without a leader.
+    While a coordinator is loading, its transactions are not known and count as hanging. So do the transactions of a
+    partition of `__transaction_state` without a leader.
     """
     values = [transaction.value for _, transaction in cluster.transactions.all()]
     known = {(value.producer_id, place) for value in values for place in value.partitions}

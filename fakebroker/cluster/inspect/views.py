@@ -76,7 +76,7 @@ class ConsumerGroupReader:
         self.session_timeout_ms = groups.session_timeout_ms(group.group_id)
 
     def named(self, partitions: Partitions) -> tuple[TopicPartition, ...]:
-        """Return partitions by the names of their topics, sorted; those of deleted topics are left out."""
+        """Return partitions by the names of their topics, sorted. Partitions of deleted topics are left out."""
         names = ((self.cluster.topics.name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
         return tuple(sorted((name, index) for name, indexes in names if name is not None for index in indexes))
 
@@ -256,7 +256,8 @@ class MemberView(msgspec.Struct, frozen=True):
     Attributes:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
-        session_timeout_ms: In a consumer group that of the group, except for members that use the classic protocol.
+        session_timeout_ms: The session timeout. In a consumer group, members of the consumer protocol have the group's
+            timeout; members of the classic protocol have their own.
         assignment: The bytes that the leader assigned to it, in the format of the group's protocol type. In consumer
             groups the partitions that the member may use, in the format of classic consumers.
         metadata: The bytes of its subscription, in the same format: for the group's protocol, or while none is
@@ -400,7 +401,7 @@ class MemberView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_former(cls, member_id: str) -> "MemberView":
-        """Return the view of a member that has left, of which only the id is known."""
+        """Return the view of a member that has left: only its id is known."""
         return cls(member_id, "", "", None, 0, 0, b"")
 
 
@@ -582,8 +583,8 @@ def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
 def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) -> GroupView:
     """Return the view of a group at a moment of its history, as far as it is known.
 
-    State, generation, leader and the ids of the members are those of the moment. If the group has changed since, other
-    values are the current ones; members that have left since have only an id.
+    State, generation, leader and the ids of the members are as at that moment. If the group has changed since, the
+    other values are current. A member that has left since has only an id.
     """
     view = view_group(cluster, group_id, now_ms)
     if moment.state_to == GroupState.DEAD.value:
@@ -611,7 +612,7 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
-    """Return the views of all groups at this time, ordered by broker; then those of all consumer groups."""
+    """Return the views of all groups: first the classic groups, then the consumer groups, each ordered by broker."""
     consumer = [
         GroupView.of_consumer_group(cluster, broker, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()

@@ -276,8 +276,7 @@ class GroupContext(NamedTuple):
 class Group(ChangedGroup):
     """One classic group (Kafka's `ClassicGroup`). Between requests and timers, the rules in `invariants` hold.
 
-    A cluster can have a million groups. So attributes that most groups do not need are defaults of the class until they
-    are set, and again after `settle`. Dictionaries without entries are shared (`NO_ENTRIES`).
+    A cluster can have a million groups, so dictionaries without entries are shared (`NO_ENTRIES`).
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
@@ -319,12 +318,18 @@ class Group(ChangedGroup):
     """
 
     __slots__ = (
-        "__dict__",
         "awaiting_sync",
         "context",
+        "controls",
         "deadline_ms",
+        "extension",
         "generation_id",
+        "held_sync",
+        "initial_delay_ms",
+        "initial_remaining_ms",
+        "is_being_stored",
         "is_initial_rebalance",
+        "is_overdue",
         "join_deadline_ms",
         "leader_id",
         "members",
@@ -337,25 +342,17 @@ class Group(ChangedGroup):
         "protocol_counts",
         "protocol_name",
         "protocol_type",
+        "repeating_members",
         "scheduled_ms",
         "state",
         "state_since_ms",
+        "static_members",
+        "stored",
         "stored_generation_id",
         "subscribed_topics",
         "sync_deadline_ms",
         "timer_number",
     )
-
-    extension: GroupExtension = NO_EXTENSION
-    static_members: dict[str, str] = NO_ENTRIES
-    repeating_members: int = 0
-    initial_delay_ms: int = 0
-    initial_remaining_ms: int = 0
-    stored: GroupMetadataValue | None = None
-    controls: GroupControls | None = None
-    is_overdue: bool = False
-    held_sync: "HeldSync | None" = None
-    is_being_stored: bool = False
 
     def __init__(
         self,
@@ -391,16 +388,15 @@ class Group(ChangedGroup):
         self.join_deadline_ms = inf
         self.sync_deadline_ms = inf
         self.pending_change: Change | None = None
-        self.settle()
-
-    def settle(self) -> None:
-        """Forget the attributes that equal their defaults: after the first rebalance, these are usually all."""
-        defaults = type(self).__dict__
-        kept = {name: value for name, value in self.__dict__.items() if value is not defaults[name]}
-        if kept:
-            self.__dict__ = kept
-        else:
-            del self.__dict__  # Even an empty dict takes memory, as does that of a new object.
+        self.extension: GroupExtension = NO_EXTENSION
+        self.static_members: dict[str, str] = NO_ENTRIES
+        self.repeating_members = 0
+        self.initial_delay_ms = self.initial_remaining_ms = 0
+        self.stored: GroupMetadataValue | None = None
+        self.controls: GroupControls | None = None
+        self.is_overdue = False
+        self.held_sync: HeldSync | None = None
+        self.is_being_stored = False
 
     @property
     def config(self) -> CoordinatorConfig:

@@ -116,7 +116,7 @@ def _add_member(
 
 
 def _rebalance(group: Group, member_id: str, now_ms: float) -> None:
-    """Start or complete a rebalance because of a parked join, which gets the error."""
+    """Start a rebalance for a parked join, or end the join phase. If that fails, the join gets the error."""
     if error := rebalance_or_complete(group, now_ms):
         group.refuse_join(member_id, error)
 
@@ -280,7 +280,7 @@ def assign(group: Group, assignments: Mapping[str, bytes], context: RequestConte
 def leave(group: Group, members: Sequence[MemberIdentity], now_ms: float) -> LeaveGroupResponse:
     """Remove members and start one rebalance for all of them.
 
-    If no member is left and the empty group could not be stored, the response has only the error of the append.
+    If the rebalance fails, the response has only its error.
     """
     response = LeaveGroupResponse()
     if group.config.is_before_kip_848:
@@ -313,7 +313,10 @@ def left(leaving: MemberIdentity, error: ErrorCode) -> MemberResponse:
 
 
 def _leave_before_kip_848(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
-    """Remove one member and start a rebalance, unless its id was pending (`GroupCoordinator.handleLeaveGroup`)."""
+    """Remove one member, and rebalance (`GroupCoordinator.handleLeaveGroup`).
+
+    A pending id does not start a rebalance, but it may end a join phase.
+    """
     group.change.cause = f"LeaveGroup of {member_id or instance_id}"
     was_pending = member_id in group.pending_members
     error = _remove_member(group, member_id, instance_id)
@@ -361,8 +364,7 @@ def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
         _abandon_generation(group, now_ms)
     group.awaiting_sync = NO_ENTRIES
     group.sync_deadline_ms = inf
-    if group.is_overdue:
-        group.is_overdue = False
+    group.is_overdue = False
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
         return _start_initial_delay(group, now_ms)
@@ -420,7 +422,7 @@ def _start_initial_delay(group: Group, now_ms: float) -> ErrorCode:
         return ErrorCode.NONE
     if delay_ms == 0:
         error = complete_join_phase(group, now_ms)
-        # In Kafka a timer of 0 ms ends the delay: what fails there, such as the choice of a protocol, answers no join.
+        # Kafka does this in a timer of 0 ms. An error there, such as no common protocol, is not sent to the join.
         return ErrorCode.NONE if error is ErrorCode.UNKNOWN_SERVER_ERROR else error
     group.initial_delay_ms = delay_ms
     group.initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
@@ -460,8 +462,7 @@ def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
         _hold_join_phase(group, now_ms)
         return ErrorCode.NONE
     group.join_deadline_ms = inf
-    if group.is_overdue:
-        group.is_overdue = False
+    group.is_overdue = False
     for member in list(group.members.values()):
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
@@ -474,7 +475,7 @@ def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
 
 
 def _hold_join_phase(group: Group, now_ms: float) -> None:
-    """Extend a join phase that ends only when the group is released."""
+    """Keep the join phase of a held group open. `release` ends it."""
     has_expired = group.join_deadline_ms <= now_ms
     if has_expired or group.is_initial_rebalance:
         group.is_overdue = True
@@ -518,7 +519,6 @@ def _start_generation(group: Group, now_ms: float) -> ErrorCode:
     group.subscribed_topics = group.compute_subscribed_topics()
     if group.is_initial_rebalance:
         group.initial_delay_ms = group.initial_remaining_ms = 0
-        group.settle()
     group.transition_to(COMPLETING_REBALANCE, now_ms)
     group.answer_joins()
     for member in group.members.values():
@@ -597,7 +597,7 @@ def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
 
 
 def _complete_if_all_have_joined(group: Group, now_ms: float) -> None:
-    # Since KIP-848 an expiry ends even the initial delay, unlike a JoinGroup or LeaveGroup.
+    # Since KIP-848 an expiry also ends the initial delay. A JoinGroup or LeaveGroup does not.
     if group.have_all_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
         complete_join_phase(group, now_ms)
 

@@ -117,7 +117,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assi
 
 
 def _faults(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterator[str]:
-    # Since version 1, also a member that joins has chosen its id.
+    # Since version 1, a joining member chooses its own id.
     needs_id = api_version >= 1 or request.member_epoch > 0 or request.member_epoch == LEAVING_EPOCH
     if needs_id and _is_blank(request.member_id):
         yield "MemberId can't be empty."
@@ -145,7 +145,7 @@ def _is_blank(value: str | None) -> bool:
     return value is not None and not value.strip(_JAVA_WHITESPACE)
 
 
-# The story of a heartbeat. The steps below it are in the order in which it takes them.
+# The story of a heartbeat. Its steps follow, in sections.
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -161,17 +161,17 @@ class Step(msgspec.Struct, kw_only=True):
         controls: The manual settings of the group.
         now_ms: The time.
         heartbeat_interval_ms, assignment_interval_ms: The settings of this group.
-        classic: What a member with the classic protocol has said besides.
+        classic: The session timeout and the protocols of a classic member; else None.
         owned: The partitions that the member reports; None if it does not report them.
         former: The member before; a new one if it joins.
         member: The member, as far as the step has come. Afterwards, its timers restart.
         group_epoch: The group epoch afterwards.
         records: What is to be appended, and then replayed.
         checks_metadata: Whether the step has computed the hash of the subscribed topics.
-        is_scripted: Whether the target is that of `GroupControls.next_assignment`.
+        is_scripted: Whether `GroupControls.next_assignment` has set the target.
         has_moved: Whether the current assignment has changed, so that the rebalance timer restarts.
-        unacknowledged: The partitions that the member reports, while it is not believed to have given up others.
-        unresolved: All regular expressions of the group, if they are to be resolved next, in a step of its own.
+        unacknowledged: The report of a member during a hold. It counts when the hold ends.
+        unresolved: The regular expressions of the group, if they are to be resolved after this request.
         after: A cache of `subscriptions`.
     """
 
@@ -222,7 +222,7 @@ class Step(msgspec.Struct, kw_only=True):
 
     @property
     def target_holder(self) -> str:
-        """The id under which the group has the target of the member: that of the member it replaces, if any."""
+        """The member id that has the target in the group: for a static member that is being replaced, the old id."""
         instance_id, member_id = self.member.instance_id, self.member.member_id
         return member_id if instance_id is None else self.group.static_members.get(instance_id, member_id)
 
@@ -260,7 +260,7 @@ def heartbeat(step: Step, new_id: Callable[[], str]) -> ConsumerGroupHeartbeatRe
         if known is None and not joins:
             raise _unknown_member(group, member_id)
         step.former = known or ConsumerGroupMember(member_id=member_id)
-        if step.release < (4, 2) or not joins:  # A member may join again in any state (KAFKA-19233).
+        if step.release < (4, 2) or not joins:  # Since 4.2, joining needs no epoch (KAFKA-19233).
             _check_epoch(step)
     else:
         known = group.static_member(instance_id)
@@ -333,7 +333,7 @@ def _reported(topics: Iterable[HeartbeatTopicPartitions]) -> Partitions:
 
 
 def replace_static_member(step: Step, existing: ConsumerGroupMember, member_id: str) -> None:
-    """Make the member before a static member with a new id, which keeps its target and joins."""
+    """Set `step.former` to a static member under its new id. It keeps its target and joins again."""
     group_id, group = step.group.group_id, step.group
     member = existing.in_epoch(JOINING_EPOCH, existing.assigned, existing.pending_revocation)
     step.former = member = replace(member, member_id=member_id, previous_epoch=JOINING_EPOCH)
@@ -359,7 +359,10 @@ def checked_instance(existing: ConsumerGroupMember | None, member_id: str, insta
 
 
 def _check_epoch(step: Step) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the epoch is current, or the response with the current one may be lost."""
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is current.
+
+    The previous epoch passes, too, if the member reports only partitions that it has: the last response may be lost.
+    """
     member, sent, known = step.former, step.request.member_epoch, step.former.member_epoch
     if sent == known:
         return
@@ -428,17 +431,17 @@ def regexes_to_resolve(step: Step) -> Collection[str]:
 
 
 def bump_group_epoch(step: Step) -> None:
-    """Add a record of the next group epoch, if the subscription or the subscribed topics have changed.
+    """Add a record of the next group epoch, if the subscription, the subscribed topics or the assignor have changed.
 
-    Not yet for a regular expression that is not resolved: resolving it will.
+    A new regular expression does not raise the epoch. Its resolution does.
     """
     group, topics = step.group, step.config.topics
     step.group_epoch = group.group_epoch
-    # Since 4.3, a group begins with epoch 1 (KAFKA-20268): then only a subscription is a reason.
+    # Before 4.3, a group begins with epoch 0, and its first heartbeat raises it (KAFKA-20268).
     must_bump = group.group_epoch == 0 or step.names_changed
     if step.regex_changed:
         regex = step.member.subscribed_topic_regex
-        # Its topics may be known already. A classic member has none, so that nothing is to be resolved first.
+        # Its topics may be known already. A classic member has no regular expression, so nothing has to be resolved.
         must_bump |= regex in group.subscriptions.resolved or step.classic is not None
         must_bump |= not regex and step.release >= (4, 1)  # KAFKA-19891
     if step.release >= (4, 4):  # KAFKA-20434
@@ -471,7 +474,7 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         HeartbeatError: UNKNOWN_SERVER_ERROR: the assignor has failed. Nothing is stored.
     """
     group, member, controls = step.group, step.member, step.controls
-    # A hold does not apply if the group has no assignment epoch: the member would have no epoch.
+    # The first target is never held: without it, a member would get epoch 0.
     is_held = ConsumerGroupState.ASSIGNING in controls.held_states and group.assignment_epoch > 0
     # KIP-1263: no timer runs; the next heartbeat after the interval computes the target.
     is_early = step.now_ms < group.next_target_ms(step.assignment_interval_ms)
@@ -484,8 +487,8 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         target: Mapping[str, Partitions] = scripted_target(controls.next_assignment, members, step.config.topics)
         step.is_scripted = True
     else:
-        # Of several assignors with one vote each, it is the one that the member of the request votes for. Kafka's
-        # Describe may name another one. So since KAFKA-20434, each heartbeat of such a member begins a new epoch.
+        # Of several assignors with one vote each, it is the one that the member of the request votes for. So it can
+        # differ from the group's. Since KAFKA-20434, each heartbeat of such a member then begins a new epoch.
         assignor = step.config.assignors[_preferred_after(step)]
         try:
             target = assignor(_group_spec(step, members))
@@ -518,8 +521,8 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
         holder = member_id if member_id != step.member.member_id else step.target_holder
         topic_ids = ids[member.subscribed_topic_names, member.subscribed_topic_regex]
         specs[member_id] = MemberSpec(member.instance_id, topic_ids, group.target.get(holder, NO_PARTITIONS))
-    # A heartbeat that cannot raise the group epoch takes the type of subscription from before. Then `uniform` gives all
-    # members the topics of the first one, also a member that joins without topics.
+    # If the epoch was not checked, the old type of subscription counts. `uniform` may then give a new member without
+    # topics the topics of the first member.
     subscriptions, size = (
         (step.subscriptions, len(members)) if step.checks_metadata else (group.subscriptions, len(group.members))
     )
@@ -559,7 +562,7 @@ _NO_INDEXES: frozenset[int] = frozenset()
 
 
 def reconcile(step: Step, target: Partitions, target_epoch: int) -> None:
-    """Move the member towards its target, which it has in the epoch of the target."""
+    """Move the member one step towards its target. It reaches the target in `target_epoch`."""
     group, member = step.group, step.member
     # A member reports its partitions once. So the last report during a hold is remembered, and counts after the hold.
     owned = group.unacknowledged.get(member.member_id) if step.owned is None else step.owned
@@ -600,7 +603,7 @@ def next_assignment(
         member: The member before.
         target: The target assignment of the member.
         target_epoch: The epoch of the target assignment.
-        subscribed_topic_ids: The topics that the member is subscribed to, of those that exist.
+        subscribed_topic_ids: The existing topics that the member subscribes to.
         subscription_changed: Whether this heartbeat changed the subscription.
         owned: The partitions that the member reports in this heartbeat, or None if it does not report them.
         epoch_of: Returns the epoch of a partition's owner, or `FREE`.
@@ -631,7 +634,7 @@ def next_assignment(
         return moved if release >= (4, 3) else replace(moved, previous_epoch=member.previous_epoch)
 
     def advance(epoch: int) -> ConsumerGroupMember:
-        """Take the way to the target; `epoch` is the member's if it first has to give up partitions."""
+        """Return the member one step nearer to the target. If it first has to give up partitions, it gets `epoch`."""
         kept: dict[bytes, frozenset[int]] = {}
         revoked: dict[bytes, frozenset[int]] = {}
         added: dict[bytes, frozenset[int]] = {}
@@ -720,7 +723,7 @@ def tombstones(group: ConsumerGroup, renamed: Mapping[str, str] = NO_NAMES) -> l
 
     Args:
         group: The group.
-        renamed: The new ids of members that earlier records of the batch replace, by member id.
+        renamed: New member ids by old id. Earlier records of the batch have renamed these members.
     """
     group_id, members = group.group_id, [renamed.get(member_id, member_id) for member_id in group.members]
     resolved = group.subscriptions.resolved

@@ -8,7 +8,7 @@ from fakebroker.coordinator.records import CoordinatorRecord, KeyedRecord
 from fakebroker.protocol.messages import consumer_group_records as messages
 
 _KIP_1251 = (4, 3)
-"""The first release that writes in which epoch a member got each partition."""
+"""The first release that stores the epoch in which a member got each partition."""
 
 
 def partitions_in(
@@ -63,7 +63,7 @@ def target_assignment_record(group_id: str, member_id: str, partitions: Partitio
 
 
 def assignment_epoch_record(group_id: str, epoch: int, timestamp_ms: int = 0) -> KeyedRecord:
-    """Return the record of the epoch of the target assignment, with its time, 0 if that is not known (KIP-1263)."""
+    """Return the record of the epoch of the target assignment, with its time (KIP-1263), or 0 if it is not known."""
     return CoordinatorRecord(
         messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),

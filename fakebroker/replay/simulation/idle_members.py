@@ -1,12 +1,14 @@
 """Fast-forwards idle members: their heartbeats and commits are computed instead of being simulated one by one.
 
-A member is idle while its group is stable and the member only sends heartbeats and commits. Each of them succeeds, and
-changes only the deadlines of the session, at the coordinator and at the member, and the committed offsets. So these
-deadlines are suspended while the member is idle. It is woken when its script or a timer is due, and before anything may
-change its group or read its offsets: then its requests are recorded, its last commit is handled, and the deadlines are
-restored. State and events are exactly those of simulating each request.
+A member is idle while its group is stable and the member only sends heartbeats and commits. Each of these requests
+succeeds. It changes only the committed offsets and the deadlines of the session, at the coordinator and at the member.
+So these deadlines are suspended while the member is idle.
 
-A heartbeat and a commit are simulated if one is due while the other is in flight.
+The member is woken when its script or a timer is due, and before anything may change its group or read its offsets.
+Then its requests are recorded, its last commit is handled, and the deadlines are restored. State and events are exactly
+the same as if each request were simulated.
+
+If a heartbeat or a commit is due while the other one is in flight, both are simulated.
 """
 
 from collections.abc import Callable, Sequence
@@ -136,8 +138,9 @@ class IdleMembers:
     def _commit_first(self, driver: MemberDriver, due_ms: float) -> bool:
         """Handle the first commit of an idle member when it is due, if the member can stay idle meanwhile.
 
-        It is recorded with the later ones, the last of which is handled when the member is woken. But the first commits
-        of a group determine the order in which its offsets are returned.
+        All commits are recorded when the member is woken, and only the last commit is handled then. The first commit is
+        handled in time as well, because the first commits of a group determine the order in which its offsets are
+        returned.
 
         Returns:
             Whether the member stays idle.

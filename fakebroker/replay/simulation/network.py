@@ -341,7 +341,7 @@ class Network:
     # Responses
 
     def send_responses(self, now_ms: float) -> None:
-        """Send completed late responses, such as those of joins at the end of a rebalance."""
+        """Send late responses that are complete, such as JoinGroup responses at the end of a rebalance."""
         cluster = self._cluster
         if cluster.requests.answered:
             answered, cluster.requests.answered = cluster.requests.answered, []

@@ -50,8 +50,8 @@ class PostponedAppends:
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
         """Append records as one batch when the log is next read or truncated; see `append_records`.
 
-        Offsets and ends of transactions are appended at once, because the log tells which transactions are open. So are
-        records of consumer groups (KIP-848), most of which stay the last ones of their keys.
+        Offsets and ends of transactions are appended at once, because the log tells which transactions are open. Records
+        of consumer groups (KIP-848) are appended at once, too, because most of them remain the last record of their key.
         """
         if not all(type(each) is CoordinatorRecord and type(each.key) in _POSTPONED for each in written):
             self._append_postponed()

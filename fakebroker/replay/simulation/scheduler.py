@@ -51,11 +51,11 @@ _SPAN_MS = 1_024.0
 class Scheduler:
     """Makes scheduled calls in order.
 
-    Calls of the present span of time are in a heap. Later ones are only collected by their span, which is much cheaper
-    in a large heap: most deadlines of members are far away, and many move before they are due.
+    Calls of the present span of time are in a heap. Later calls are only collected by their span. This is much cheaper
+    than one large heap: most deadlines of members are far away, and many move before they are due.
 
-    Calls differ in what they may change. A shared call (`schedule_shared`) may change the brokers' state for any
-    member. All other calls affect one client only, or its broker's state about this client.
+    A shared call (`schedule_shared`) may change the brokers' state for any member. Any other call affects only one
+    client, or its broker's state about this client.
 
     Args:
         clock: Set to the time of each call.
@@ -102,7 +102,7 @@ class Scheduler:
         return not shared_ms or shared_ms[0] > at_ms
 
     def step(self, until_ms: float) -> bool:
-        """Make the next call, if it is due at `until_ms` or earlier.
+        """Make the next call if it is due at `until_ms` or earlier.
 
         Returns:
             Whether a call was made.

@@ -64,7 +64,8 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
         cluster: The cluster's settings.
         topics: Partition counts by name.
         events: The `[[event]]` tables; `at_s` is the time from the start.
-        loads: The loads; each offsets partition gets the part of a load's rate that its groups are of all groups.
+        loads: The loads. A load's rate is divided among the offsets partitions by the number of their groups: with 10
+            requests per second for 4 groups, a partition with 1 of these groups gets 2.5 requests per second.
         group_counts: Number of groups by population, in all offsets partitions; needed for loads with a rate.
         duration_s: Time from the start until the last members leave.
         folds: Whether to fold heartbeats; see `EventRecorder`.
@@ -83,7 +84,9 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation:
-    """The replay of one offsets partition; `DriverContext` and `ProducerContext` of its drivers, `NetworkObserver`.
+    """The replay of one offsets partition.
+
+    Implements `DriverContext` and `ProducerContext` for its drivers, and `NetworkObserver` for its network.
 
     Args:
         scripts: The scripts of all members whose groups are in the partition.
@@ -179,7 +182,7 @@ class Simulation:
         self._loads.append(reader_of(producers, name, START_MS, end_ms, transport, now_ms, self.lookup, record))
 
     def _share_of(self, load: Load, groups: int) -> Load:
-        """Return a load with the rate for some of its groups."""
+        """Return a load with the part of its rate for a number of its groups."""
         if load.rate_per_s is None:
             return load
         counts = self._settings.group_counts
@@ -294,7 +297,10 @@ class Simulation:
             self._plan(driver)
 
     def _plan(self, driver: MemberDriver) -> None:
-        """Schedule a call of a member, unless one is scheduled earlier: most deadlines move before they are due."""
+        """Schedule a call of a member at its next deadline, unless a call is already scheduled by then.
+
+        Most deadlines move to later times before they are due. The call at the old time then plans the next call.
+        """
         due_ms = driver.member.next_deadline()
         if due_ms < driver.scheduled_ms:
             driver.scheduled_ms = due_ms
@@ -354,7 +360,7 @@ class Simulation:
 
 
 def _with_actions(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield events, and those that their faults perform."""
+    """Yield each event, followed by the events that its fault performs."""
     for event in events:
         yield event
         yield from actions_of(event)

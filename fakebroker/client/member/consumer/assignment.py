@@ -1,4 +1,4 @@
-"""What a member is assigned and what it has, by topic ids, and the names of these topics."""
+"""The assigned and the owned partitions of a member of a consumer group, by topic id. Translates topic ids to names."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -11,9 +11,10 @@ PartitionsById = Mapping[bytes, tuple[int, ...]]
 
 
 class LocalAssignment(NamedTuple):
-    """Partitions, with a number by which equal sets of different assignments differ (Kafka's `LocalAssignment`).
+    """Partitions, with a number that grows with each changed assignment (Kafka's `LocalAssignment`).
 
-    So a member also acknowledges an assignment that takes it back to what it had acknowledged before.
+    Example: a member that has acknowledged partition 0 gets partition 1 as well, and loses it again before it has taken
+    it over. The number has grown meanwhile, so the member acknowledges partition 0 once more.
     """
 
     epoch: int

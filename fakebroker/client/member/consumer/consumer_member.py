@@ -71,12 +71,12 @@ UNSUPPORTED = (
 
 @dataclass(slots=True)
 class _Reconciliation:
-    """The step from the present partitions to those of an assignment.
+    """The step from the present partitions to the partitions of an assignment.
 
     Attributes:
         awaits_application: `Revoking` was emitted, and `revoked` has not been called yet.
         commit: The last commit, while it is in flight.
-        awaits_response: All is done except for a heartbeat in flight that reports the former partitions.
+        awaits_response: The step waits only for the response to a heartbeat that reports the former partitions.
     """
 
     assignment: LocalAssignment
@@ -310,7 +310,7 @@ class ConsumerMember(GroupMember):
         self.state = state
 
     def _heartbeat(self, due_ms: float, now_ms: float) -> None:
-        """Send a heartbeat, or do so after the response to the one in flight."""
+        """Send a heartbeat. If another heartbeat is in flight, send this heartbeat after its response."""
         if self._in_flight.has(ConsumerGroupHeartbeatRequest):
             self._is_heartbeat_due = True
             return
@@ -358,7 +358,7 @@ class ConsumerMember(GroupMember):
     # Reconciliation
 
     def _reconcile(self, now_ms: float) -> None:
-        """Begin with the step to the target, as far as the names of its topics are known (Kafka's `maybeReconcile`)."""
+        """Begin a step to the partitions of the target whose topic names are known (Kafka's `maybeReconcile`)."""
         target, current = self._target, self._current
         if self.state is not _State.RECONCILING or self._reconciliation is not None or current == target:
             return
@@ -391,7 +391,7 @@ class ConsumerMember(GroupMember):
             self._continue(reconciliation, now_ms)
 
     def _continue(self, reconciliation: _Reconciliation, now_ms: float) -> None:
-        """Send the last commit, again if necessary; complete the step if there is nothing to commit."""
+        """Send the last commit of the step, or send it again. Without positions to commit, complete the step."""
         if reconciliation.awaits_application or reconciliation.awaits_response or reconciliation.commit is not None:
             return
         if self.settings.commit_interval_ms:
@@ -400,7 +400,7 @@ class ConsumerMember(GroupMember):
             self._complete(reconciliation, now_ms)
 
     def _committed(self, request: GroupRequest, now_ms: float) -> None:
-        """A commit is done, successful or not; the step continues if it was the last one before it."""
+        """Complete the step if its last commit is done, successful or not. Other commits have no effect on the step."""
         if self._reconciliation is not None and request is self._reconciliation.commit:
             self._complete(self._reconciliation, now_ms)
 
@@ -426,7 +426,7 @@ class ConsumerMember(GroupMember):
         self._proceed(now_ms)
 
     def _without_taken_back(self, assignment: LocalAssignment) -> LocalAssignment:
-        """Return an assignment without the partitions that the member does not own, and a later one does not have."""
+        """Return an assignment without partitions that a later assignment has taken back and that are not owned yet."""
         if assignment.epoch == self._target.epoch:
             return assignment
         owned, target = self._current.partitions, self._target.partitions

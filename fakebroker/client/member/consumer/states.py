@@ -4,25 +4,33 @@ from enum import Enum
 
 
 class ConsumerMemberState(Enum):
-    """State of a member. The coordinator may be known or looked up in each of them, and without it nothing is sent.
+    """State of a member.
+
+    A member looks up its coordinator without a state of its own for it. In JOINING, RECONCILING, ACKNOWLEDGING and
+    STABLE the coordinator may be unknown: then the member sends no requests to the group until it is found.
+
+    JOINING, RECONCILING, ACKNOWLEDGING and STABLE also end with `leave` or `expire`, in PREPARE_LEAVING; and with an
+    error that is not retried, in FENCED or FATAL. A crash ends every state, in UNSUBSCRIBED.
 
     UNSUBSCRIBED: Not started, or stopped after leaving or a crash. Ends with `start`.
-    JOINING: Owns no partitions. A full heartbeat with epoch 0 is in flight or due. Ends with its response.
-    RECONCILING: The assignment of the coordinator differs from the partitions that the member has. It looks up the
-        names of topics, waits until the application has given up the revoked partitions, then commits. Sends
-        heartbeats. Ends when the commit is done, in ACKNOWLEDGING.
+    JOINING: Owns no partitions. A full heartbeat with epoch 0 is in flight or due. Ends with the response, in
+        RECONCILING.
+    RECONCILING: The assignment of the coordinator differs from the partitions that the member has. The member looks up
+        the names of topics, waits until the application has given up the revoked partitions, then commits. It sends
+        heartbeats meanwhile. Ends when the commit is done, in ACKNOWLEDGING.
     ACKNOWLEDGING: The member has the partitions of an assignment, and reports them in a heartbeat as soon as no other
-        one is in flight. Ends when it is sent: in STABLE, or in RECONCILING if there is another assignment by then.
-    STABLE: The member has its assignment. Sends heartbeats and commits. Ends with another assignment, or an error.
+        heartbeat is in flight. Ends when that heartbeat is sent: in STABLE, or in RECONCILING if there is another
+        assignment by then.
+    STABLE: The member has its assignment. Sends heartbeats and commits. Ends with another assignment, in RECONCILING.
     FENCED: The coordinator does not know the member or its epoch any more; its partitions are lost. Ends at once, in
         JOINING with the same member id.
     PREPARE_LEAVING: Gives up its partitions in order to leave. Ends at once, in LEAVING.
-    LEAVING: The last heartbeat is due, with epoch -1, or -2 for a static member. Ends when it is sent, or at once
-        without a coordinator: in UNSUBSCRIBED, or in STALE if the application has not polled for too long.
+    LEAVING: Sends the last heartbeat if the coordinator is known. The heartbeat has epoch -1, or -2 for a static member
+        that may come back. Ends at once: in UNSUBSCRIBED, or in STALE if the application has not polled for too long.
     STALE: The application has not polled for too long; the member has left, and its partitions are lost. Ends with
-        `start`, which a driver calls when the application polls again.
-    FATAL: The coordinator has rejected the member with an error that joining again does not resolve. Ends only with the
-        process: `crash`.
+        `start`, which a driver calls when the application polls again, or in UNSUBSCRIBED with `leave`.
+    FATAL: The coordinator has rejected the member with an error that joining again does not resolve. Only `crash` ends
+        this state: it stands for the end of the process.
     """
 
     UNSUBSCRIBED = "unsubscribed"
