@@ -67,7 +67,7 @@ class BrokerNode:
         return Endpoint(self.host, self.ports.get(listener.name, self.port))
 
     def api(self, key: int, version: int) -> Api | None:
-        """Return the API of a request, supported or not: Kafka's, or that of a proposal."""
+        """Return the API of a request, supported or not: the API of a proposal, else Kafka's."""
         return self.apis.get((key, version)) or API_BY_KEY.get(key)
 
     @property

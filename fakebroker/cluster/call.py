@@ -145,14 +145,14 @@ class Call:
         received_ms: When the request was received, by the brokers' time, in milliseconds since the epoch.
         response: The response. None while it is pending, if the request has no response (Produce with acks=0), and if
             only a summary was kept.
-        response_version: The version of the response: that of the request, if it is supported.
+        response_version: The version of the response: `api_version`, or 0 if ApiVersions gets UNSUPPORTED_VERSION.
         answered_ms: When the response was known, by the brokers' time; None while it is pending.
         answered_after: How many calls had been received when this call was answered; 0 if immediately.
         fault: The fault that was injected into the call, if any.
         throttle_ms: For how long a quota throttles the client, in milliseconds of the brokers' time; 0 if none does.
         boundaries_or_none: What a fault did before and after the request was handled; usually None.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
-        closing_reason: Why, if that is not the reason.
+        closing_reason: Why the connection is closed; "" if the reason is a failed Produce with acks=0.
         summary: The summary of a recorded call, whose messages may be missing; None for a live call.
         number: Its sequence number in the journal, from 1; 0 if it was not added to one.
         held_bytes: How many bytes it counts in the journal.
@@ -311,7 +311,7 @@ class Call:
     def partitions(self) -> tuple[tuple[TopicRef, int | None], ...]:
         """The topics and partitions that the request names; the partition is None if it names the topic as a whole.
 
-        A Fetch also has those of its response, because its request omits the partitions of a fetch session (KIP-227).
+        A Fetch request omits the partitions of a fetch session (KIP-227), so the partitions of its response are added.
         """
         if self.summary is not None:
             return self.summary.partitions

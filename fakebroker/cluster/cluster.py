@@ -93,7 +93,7 @@ class ClusterStorage(Protocol):
         Appends to logs raise `DiskFullError` if they cannot be stored.
 
         Args:
-            growth_bytes: How much what is stored of them grows, at most.
+            growth_bytes: By how many bytes their entries grow, at most.
             log_bytes: The size of the batches that will be appended besides.
         """
         ...
@@ -133,7 +133,8 @@ class Cluster:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
-        has_new_broker_configs: Whether these or those of a broker have changed. The server applies them to connections.
+        has_new_broker_configs: Whether dynamic configs of the brokers, cluster-wide or of one broker, have changed. The
+            server applies them to connections.
         check_listener_configs: Checks what configs of a broker mean for its listeners with TLS; raises `ConfigError`.
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
@@ -310,7 +311,7 @@ class Cluster:
         return None if broker is None else broker.rack
 
     def _group_config(self, release: Release, group_id: str, name: str) -> int | None:
-        """Return a numeric config of a group: its own, or that of all brokers if it was changed; else None."""
+        """Return a numeric config of a group: its own value, else the brokers' value if it was changed, else None."""
         if not self.resource_configs and not self.broker_configs:  # The usual case.
             return None
         own = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
@@ -382,7 +383,7 @@ class Cluster:
         return self.topics.offsets_partition(index)
 
     def leader_of(self, partition: Partition) -> BrokerNode | None:
-        """Return the broker that leads a partition, if there is one and it is up."""
+        """Return the broker that leads a partition. None if the partition has no leader, or its leader is down."""
         broker = self.brokers.get(partition.leader_id)
         return broker if broker is not None and broker.up else None
 
@@ -606,7 +607,7 @@ class Cluster:
         return _partition_for(self.topics.offsets_topic, group_id)
 
     def coordinator_of(self, group_id: str) -> BrokerNode | None:
-        """Return the broker that coordinates a group, if there is one: the leader of its offsets partition."""
+        """Return the broker that coordinates a group: the leader of its offsets partition. None if no leader is up."""
         return self.leader_of(self.offsets_partition_of(group_id))
 
     def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:

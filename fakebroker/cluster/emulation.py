@@ -97,7 +97,7 @@ def emulated_releases(
     api_versions: Mapping[str, VersionCap],
     proposals: Sequence[str] = (),
 ) -> list[EmulatedRelease]:
-    """Resolve the settings of all brokers of a new cluster. Settings of a broker override those of the cluster.
+    """Resolve the settings of all brokers of a new cluster. Settings of a broker override settings of the cluster.
 
     Args:
         brokers: The number of brokers, or the settings of each.

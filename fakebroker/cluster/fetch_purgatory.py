@@ -92,7 +92,7 @@ class FetchPurgatory:
         self._timers.cancel(delayed)
 
     def discard(self, peer: Peer) -> None:
-        """Remove the request of a connection that was closed, if it has one."""
+        """Remove the waiting request of a closed connection. Does nothing if no request waits."""
         delayed = self._by_peer.get(peer)
         if delayed is not None:
             self.remove(delayed)

@@ -2,9 +2,9 @@
 
 The response to a client that exceeds a quota has the time to wait in `throttle_time_ms`; requests wait meanwhile
 (KIP-13, KIP-124, KIP-219, KIP-599, KIP-612). Rates are measured over the last 10 to 11 seconds of the brokers' time, so
-a new client can use ten seconds' worth at once. Quotas of bytes, requests and connections apply to each broker, that of
-the controller to the cluster. Source: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager,
-ConnectionQuotas.
+a new client can use ten seconds' worth at once. Quotas of bytes, requests and connections apply to each broker. The
+quota of controller mutations applies to the cluster. Source: ClientQuotaManager, ClientRequestQuotaManager,
+ControllerMutationQuotaManager, ConnectionQuotas.
 
 The time that a request takes says nothing here about the time in Kafka, and would make tests depend on the machine. So
 `request_percentage` counts `REQUEST_MS` for each request: a quota of 1 allows 10 requests per second.
@@ -144,7 +144,7 @@ _UNLIMITED = MutationQuota(None, 0.0, strict=False)
 
 
 def _user(call: Call) -> str:
-    """Return the name of the user whose quotas count: that of the principal."""
+    """Return the name of the user whose quotas count: the name in the principal."""
     return call.peer.principal.partition(":")[2]
 
 
@@ -178,8 +178,8 @@ class Quotas:
     def limit(self, key: str, user: str, client_id: str) -> tuple[float, str, str] | None:
         """Return the limit of a client, and the user and client id that share it; None if there is none.
 
-        The most specific entity counts. A limit of a user is shared by its client ids, and that of a client id by all
-        users.
+        The most specific entity counts. All client ids of a user share the user's limit. All users share the limit of a
+        client id.
         """
         for found, shared_user, shared_client_id in _candidates(user, client_id):
             value = self.limits.get(found, {}).get(key)
@@ -207,7 +207,7 @@ class Quotas:
     def connection_throttle_ms(self, node_id: int, client_host: str, now_ms: float) -> float:
         """Count a new connection to a broker, and return after what time to close it unserved; 0 to serve it (KIP-612).
 
-        A connection that is not served does not count. The most specific quota counts: that of the address, or of all.
+        A connection that is not served does not count. The quota of the address counts, else the default quota.
         """
         address = client_host.removeprefix("/")
         names = (address, "localhost") if address in ("127.0.0.1", "::1") else (address,)

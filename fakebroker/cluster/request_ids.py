@@ -1,6 +1,7 @@
 """The ids in requests: of groups, members, transactions, producers, and the partitions. For the journal and faults.
 
-Depends on messages only. Those of proposals have their ids as `named_groups`, `named_members` and `named_instances`.
+Depends on messages only. Messages of proposals have the attributes `named_groups`, `named_members` and
+`named_instances`.
 """
 
 import struct
@@ -201,9 +202,9 @@ def generations(request: object) -> tuple[int, ...]:
 
 
 def partitions(api: Api, version: int, request: Any, response: Any) -> tuple[tuple[TopicRef, int | None], ...]:
-    """Return the topics and partitions that a request names, and those in the response of a Fetch.
+    """Return the topics and partitions that a request names. For a Fetch, its response is searched, too.
 
-    A Fetch request omits the partitions of a fetch session (KIP-227).
+    The reason is that a Fetch request omits the partitions of a fetch session (KIP-227).
     """
     if request is None or not names_topics(api):
         return ()

@@ -1,7 +1,7 @@
 """Secrets of requests, which are taken out of them before the journal gets them, and given to their handlers.
 
-Those of AlterUserScramCredentials are salts and salted passwords. Those of AlterConfigs and IncrementalAlterConfigs are
-values of broker configs that DescribeConfigs does not return.
+The secrets of AlterUserScramCredentials are salts and salted passwords. The secrets of AlterConfigs and
+IncrementalAlterConfigs are values of broker configs that DescribeConfigs does not return.
 """
 
 from typing import Any

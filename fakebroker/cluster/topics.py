@@ -81,7 +81,7 @@ class Partition:
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas after the reassignment in progress, if there is one."""
+        """The replicas after the reassignment in progress; without a reassignment, all replicas."""
         return tuple(node_id for node_id in self.replicas if node_id not in self.removing)
 
 

@@ -112,7 +112,7 @@ def transaction_config(config: Config, release: Release, version: int, partition
     """Return the settings of a transaction coordinator.
 
     Args:
-        config: The settings of the cluster; defaults are those of the release.
+        config: The settings of the cluster; defaults depend on the release.
         release: The release that the broker emulates.
         version: The finalized level of the feature `transaction.version`.
         partition_count: The number of partitions of `__transaction_state`.
@@ -240,12 +240,12 @@ class Transactions:
         return None if topic is None else topic.partitions[partition_for(transactional_id, len(topic.partitions))]
 
     def coordinator_of(self, transactional_id: str) -> BrokerNode | None:
-        """Return the broker that coordinates a transactional id, if there is one: the leader of its partition."""
+        """Return the broker that coordinates a transactional id: the leader of its partition. None without a leader."""
         partition = self.partition_of(transactional_id)
         return None if partition is None else self._cluster.leader_of(partition)
 
     def all(self) -> Iterator[tuple[BrokerNode, Transaction]]:
-        """Yield all transactional ids with their coordinators, ordered by broker; without those of zombies."""
+        """Yield all transactional ids with their coordinators, ordered by broker. Skips the ids of zombies."""
         for node_id, broker in self._cluster.brokers.items():
             for transaction in broker.transaction_coordinator.transactions():
                 if self._partition(transaction.partition).leader_id == node_id:
@@ -307,9 +307,9 @@ class Transactions:
         self.retry()
 
     def retry(self) -> None:
-        """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators.
+        """Write the waiting markers whose partitions can take them now. Drop markers of resigned coordinators.
 
-        Called when something that they wait for may have changed, and again `RETRY_MS` after a failure that ends
+        Called when something that markers wait for may have changed, and again `RETRY_MS` after a failure that ends
         without an event.
         """
         waiting, self.waiting = self.waiting, []
@@ -322,7 +322,7 @@ class Transactions:
         self._schedule_next_retry()
 
     def schedule_retry(self, now_ms: float) -> None:
-        """Write the waiting markers when the timers run next, because what they wait for may have changed."""
+        """Write the waiting markers when the timers run next, because they may no longer have to wait."""
         self._retries.schedule(self._retry_timer, now_ms)
 
     def _schedule_next_retry(self) -> None:
@@ -372,7 +372,7 @@ class Transactions:
         return error if error in _FINAL_ERRORS else None
 
     def write_at(self, leader: BrokerNode, partition: Partition, markers: Markers) -> ErrorCode:
-        """Write a marker to the log of a partition at its leader. Group coordinators write those of their partitions.
+        """Write a marker to the log of a partition at its leader. Group coordinators write to __consumer_offsets.
 
         Returns:
             NONE or the error of WriteTxnMarkers.

@@ -69,7 +69,7 @@ class Explanation:
     Attributes:
         transcript: The name of the transcript.
         step: The step, without its result.
-        kafka: The lines that Kafka returns: one of them, in place of the line that we return.
+        kafka: Lines that Kafka may return. A result of Kafka has one of these lines in place of our line.
         reason: `chance: ...`, the number of a defect of Kafka, or a link to the document with our choice.
         releases: The releases of Kafka.
         ends: Whether the rest of the transcript depends on this line, so that it is not compared.

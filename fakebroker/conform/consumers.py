@@ -62,7 +62,7 @@ class TranscriptConsumer:
         )
 
     def owned(self, text: str) -> Iterable[TopicPartition]:
-        """Parse the partitions that a member reports: `none`, `all` (the assigned ones), or a list as news-0,1,sport-2."""
+        """Parse the partitions that a member reports: `none`, `all` that are assigned, or a list, news-0,1,sport-2."""
         if text in ("none", "all"):
             return self.assigned if text == "all" else ()
         owned: list[TopicPartition] = []
@@ -97,7 +97,7 @@ def places(response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> tup
 
 
 def describe(step: Step, group_id: str) -> ConsumerGroupDescribeRequest:
-    """Return the ConsumerGroupDescribe of a step, for the groups that the step names, or else for the member's group."""
+    """Return the ConsumerGroupDescribe of a step, for the groups that it names, or else for the member's group."""
     groups = ["" if word == '""' else word for word in step.words] or [group_id]
     return ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations="operations" in step.options)
 

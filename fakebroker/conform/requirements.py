@@ -41,10 +41,10 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.max.timeout.ms": "900000",
     "transactional.id.expiration.ms": "604800000",
 }
-"""The settings that a transcript may notice, with the values that it expects unless its head has others.
+"""The settings that a transcript may notice, with the values that it expects unless its head sets other values.
 
-They are Kafka's defaults, except for `WITHOUT_WAITS`. Other settings in heads are not needed of a cluster: topics
-are created with the replicas that they should have, and names are chosen by their coordinator.
+The values are Kafka's defaults, except for `WITHOUT_WAITS`. A cluster need not have other settings that a head
+contains: topics are created with the replicas that they should have, and names are chosen by their coordinator.
 """
 
 _ONLY_FAKE = {
@@ -59,7 +59,7 @@ _FEATURES = {
     "group.version": (1, ("consume", "consumers")),
     "transaction.version": (2, ("init", "write", "end", "txn-commit")),
 }
-"""The levels of features that transcripts expect, those of a new cluster, and the steps that depend on them."""
+"""The levels of features that transcripts expect, as in a new cluster, and the steps that depend on the levels."""
 
 KAFKAS_MIN_SESSION_MS = 6_000
 """Kafka's default of `group.min.session.timeout.ms`."""

@@ -182,7 +182,7 @@ def rewrite_group_text(members: Members, state: CoordinatorState, group: Rewrite
 
 
 def _batch(members: Members, response: BatchJoinGroupResponse) -> str:
-    """Return the names of members by the result of their join. If members have joined, it begins with the generation."""
+    """Return the names of members by the result of their join. If members joined, the generation comes first."""
     by_outcome: dict[str, list[str]] = {}
     for each in response.member_join_response_list:
         label = members.label(each.member.member_id, each.member.group_instance_id) or '""'
@@ -400,7 +400,7 @@ def joined_places(places: Iterable[TopicPartition]) -> str:
 
 
 def transaction_text(response: Message) -> str:
-    """Return the text of a response to a producer, a reader or an admin of transactions; "" for others."""
+    """Return the text of a response to a producer, a reader or an admin of transactions, else ""."""
     match response:
         case InitProducerIdResponse() | EndTxnResponse():
             if response.error_code or response.producer_id < 0:

@@ -86,7 +86,7 @@ class Step:
         return self.of_newest(self.results[None], release)
 
     def of_newest(self, newest: Results, release: Release) -> Results:
-        """Return what a release returns if the step has no results of its own for it."""
+        """Return the results of a release for which the step has no results, derived from the newest results."""
         return _one_lower(newest) if self.has_lower_epochs and release < _KAFKA_20268 else newest
 
 

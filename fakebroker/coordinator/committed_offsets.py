@@ -165,8 +165,8 @@ def expired_records_of_consumer_group(
 ) -> list[KeyedRecord]:
     """Return tombstones for the expired offsets of a consumer group, and for the group itself if nothing is left.
 
-    Offsets for topics that a member is subscribed to do not expire. For the arguments see `expired_records`; the
-    retention is that of the broker.
+    While a member is subscribed to a topic, offsets for the topic do not expire. `retention_ms` is the setting of the
+    broker. For the other arguments, see `expired_records`.
     """
     expired: list[KeyedRecord] = []
     is_anything_left = bool(group.members or pending)
@@ -180,12 +180,12 @@ def expired_records_of_consumer_group(
 
 
 class Expiration(msgspec.Struct, frozen=True):
-    """When offsets of a group, or the group itself, expire if nothing happens before. The next check removes them.
+    """When offsets of a group, or the group itself, expire if the group does not change. The next check removes them.
 
     Attributes:
         at_ms: The time, in milliseconds; it may have passed.
         offsets: How many offsets expire at this time.
-        removes_group: Whether nothing of the group is left then, so that it is removed.
+        removes_group: Whether the group is removed then, because it has no offsets left.
     """
 
     at_ms: float
@@ -194,11 +194,11 @@ class Expiration(msgspec.Struct, frozen=True):
 
 
 def next_expiration(group: Group, check_ms: float, pending: Collection[TopicPartition] = ()) -> Expiration | None:
-    """Return what expires next of a group that stays as it is; None if nothing does.
+    """Return the next expiration of a group, if the group does not change; None if nothing expires.
 
     Args:
         group: The group.
-        check_ms: The time of the next check; what expires before expires together.
+        check_ms: The time of the next check. Offsets that expire before it are counted together, at this time.
         pending: See `expired_records`.
     """
     if not _may_expire(group):
@@ -214,7 +214,10 @@ def next_expiration(group: Group, check_ms: float, pending: Collection[TopicPart
 def next_expiration_of_consumer_group(
     group: ConsumerGroup, check_ms: float, retention_ms: int, pending: Collection[TopicPartition]
 ) -> Expiration | None:
-    """Return what expires next of a consumer group; see `next_expiration` and `expired_records_of_consumer_group`."""
+    """Return the next expiration of a consumer group.
+
+    See `next_expiration` and `expired_records_of_consumer_group`.
+    """
     times_ms = [
         inf
         if group.is_subscribed_to(topic) or (topic, partition) in pending
@@ -452,7 +455,7 @@ class CommittedOffsets:
             end: The record.
 
         Returns:
-            NONE or the error: NOT_COORDINATOR if the partition is not led here, else that of the log.
+            NONE or the error: NOT_COORDINATOR if the partition is not led here, else the error of the log.
         """
         error = self._append(partition, (end,)) if partition in self._partitions.led else ErrorCode.NOT_COORDINATOR
         if not error:

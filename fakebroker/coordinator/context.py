@@ -11,7 +11,7 @@ import msgspec
 
 
 class RequestContext(Protocol):
-    """What a coordinator has to know of a request besides the message."""
+    """The properties of a request that a coordinator needs in addition to the message."""
 
     @property
     def api_version(self) -> int:

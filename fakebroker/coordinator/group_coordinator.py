@@ -53,9 +53,9 @@ def append_nowhere(partition: int, records: tuple[Record, ...]) -> ErrorCode:
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    Methods return the response to a request, or what it needs. Only `join_group` and `sync_group` add the response to
-    the list `answers`, because the request may be parked, and because a response that is known at once keeps its place
-    among the others. The caller empties the list. Requests and responses are shared with a journal: the coordinator
+    Methods return the response to a request, or the values for it. Only `join_group` and `sync_group` add the response
+    to the list `answers`, because the request may be parked. A response that is known at once is added, too, so that
+    all responses stay in order. The caller empties the list. A journal shares requests and responses: the coordinator
     keeps values, never a request, a response or a list in them.
 
     `now_ms` is the only source of the time. Timers expire when the queue runs; a caller that wants timers to expire
@@ -310,7 +310,7 @@ class Coordinator:
         return response
 
     def _resolve(self, group: ConsumerGroup, may_describe: Callable[[str], bool] | None, now_ms: float) -> None:
-        """Resolve the regular expressions that a request has found unresolved, in a step after it."""
+        """Resolve the regular expressions that a request has left unresolved, in a separate step after the request."""
         if group.unresolved:
             self.groups.consumer.resolve(group, may_describe, now_ms)
             self.groups.changed(group, now_ms)
@@ -320,10 +320,10 @@ class Coordinator:
     def delete_groups(self, group_ids: Collection[str], now_ms: float) -> Mapping[str, ErrorCode]:
         """Delete groups and their offsets; return NONE or the error for each.
 
-        They must have no members, and no joins that their extensions hold back. The groups of an offsets partition are
-        deleted in one batch. If the append fails, all results of the partition are its error, also those of groups that
-        could not have been deleted (`GroupCoordinatorService.deleteGroups`). Before KIP-848, each group has its own
-        batch, and is deleted even if the append fails.
+        A group must have no members, and no joins that its extension holds back. The groups of an offsets partition are
+        deleted in one batch. If the append fails, all groups of the partition get its error, even groups that have an
+        error of their own (`GroupCoordinatorService.deleteGroups`). Before KIP-848, each group has its own batch, and
+        is deleted even if the append fails.
 
         Args:
             group_ids: The groups, each once.

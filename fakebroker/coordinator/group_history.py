@@ -7,10 +7,10 @@
 3. When the request or timer is complete, the coordinator passes the group to `History.record`. It ends the last moment
    (`end_moment`) and gives it the timers that run. The history keeps the moments, and the group forgets its change. A
    coordinator without a history calls `discard_change`.
-4. What is kept is a `RecordedMoment`. It shares ids and members with the group instead of copying them, because most
-   moments are dropped unread. `History.of` makes a `Moment` of it, once, when it is read.
-5. What is dropped, and what is still known then, is decided in `history.py`. Groups that were deleted or have moved
-   keep their history.
+4. The history keeps a `RecordedMoment`. It shares ids and members with the group instead of copying them, because most
+   moments are dropped unread. When it is first read, `History.of` converts it to a `Moment`.
+5. `history.py` decides which moments are dropped, and which facts about them are kept. Groups that were deleted or have
+   moved keep their history.
 """
 
 from abc import ABC, abstractmethod
@@ -78,7 +78,8 @@ class Moment(msgspec.Struct, frozen=True):
         left: Ids that are no longer members.
         parked_joins: Members whose JoinGroup was parked at the time of the change, in order of arrival. If the change
             ended the state in which the requests waited, they are answered immediately afterwards.
-        parked_syncs: The same for SyncGroup.
+        parked_syncs: Members whose SyncGroup was parked at the time of the change, in order of arrival; answered like
+            `parked_joins`.
         timers: The running timers afterwards, the next to expire first. If the state changed, they include one session
             and one pending id: those that expire next. Empty if the same request or timer caused another moment after
             this one.
@@ -122,14 +123,14 @@ Timers = tuple[str | float, ...]
 
 
 class RecordedMoment(msgspec.Struct):
-    """A moment that was not read yet: its attributes are those of `Moment`, but ids and timers are not copied.
+    """A moment that was not read yet. It has the attributes of `Moment`, but ids and timers are not copied.
 
     Attributes:
         members, parked_joins, parked_syncs: Snapshots of the ids (`SnapshotDict`).
         size: See `Moment.size`.
         coordinator_id: Set by the history.
-        timers: Set by the history. For each timer its name or the beginning of it, the member id that follows, if any,
-            and its deadline, infinite if it is not running.
+        timers: Set by the history. Three entries for each timer: its name or the beginning of its name, the member id
+            that completes the name or "", and the deadline. The deadline of a timer that does not run is infinite.
         changed: The members of `Moment.changes`.
         name_of: Set by the history.
     """
@@ -215,7 +216,7 @@ class Change(msgspec.Struct):
         rejoined: Ids of members whose JoinGroup was parked.
         left: Ids of members that were removed.
         before: Members of a consumer group that were added, replaced or removed, as they were before, by member id;
-            None for those that were not in the group.
+            None for members that were not in the group.
         known: Member ids of the classic group that a consumer group has just replaced.
         moments: The moments that are complete, oldest first.
     """
@@ -254,7 +255,7 @@ class ChangedGroup(ABC):
 
     @abstractmethod
     def end_moment(self, now_ms: float) -> None:
-        """Add a moment for what has changed since the last one, if anything has."""
+        """Add a moment for the changes since the last moment. Has no effect without changes."""
 
     @abstractmethod
     def timers(self, *, with_members: bool) -> Timers:

@@ -1,4 +1,4 @@
-"""The groups of one coordinator, of both kinds: which there are, and how requests and timers change them."""
+"""The classic and consumer groups of one coordinator: how they are created, changed, replaced and removed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -42,7 +42,7 @@ class Groups:
         config: The settings of new groups.
         new_uuid: Returns the last part of a new member id; unique.
         answer: Called with the context of a JoinGroup or SyncGroup and its response.
-        pending: The offsets of open transactions. Those of a group are dropped with the group.
+        pending: The offsets of open transactions. When a group is dropped, its offsets here are dropped, too.
         controls: The manual settings of rebalances, by group id.
         on_change: Called with a group and `now_ms` after each request or timer that may have changed the group.
 
@@ -182,10 +182,11 @@ class Groups:
         group.deadline_ms = group.scheduled_ms = inf
 
     def forget_empty(self, group: ConsumerGroup, now_ms: float) -> None:
-        """Drop a consumer group without members, whose records stay in the log. A new group finds its offsets.
+        """Drop a consumer group without members. Its records stay in the log, and a new group gets its offsets.
 
-        A JoinGroup with a member id has this effect in Kafka: it deletes the group to make a classic one, which it then
-        does not make, because the member is unknown (`GroupMetadataManager.classicGroupJoinToClassicGroup`).
+        In Kafka, a JoinGroup with a member id has this effect: it deletes the group in order to create a classic group.
+        Then it finds that the member is unknown, and does not create the group
+        (`GroupMetadataManager.classicGroupJoinToClassicGroup`).
         """
         self.drop(group, "JoinGroup of an unknown member", now_ms)
         self._forgotten_offsets[group.group_id] = group.offsets
@@ -201,7 +202,9 @@ class Groups:
                 reject_waiting(group, ErrorCode.NOT_COORDINATOR)
 
     def error_of_tombstones(self, error: ErrorCode, partition: int) -> ErrorCode:
-        """Return the error of appending tombstones. Before KIP-848, coordinators ignore it unless they have resigned.
+        """Return the error of appending tombstones.
+
+        Before KIP-848, the result is NONE while the coordinator leads the partition: it ignores the error.
 
         Source: `kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata`.
         """
@@ -213,7 +216,7 @@ class Groups:
     def new_consumer_group(
         self, request: ConsumerGroupHeartbeatRequest, classic: Group | None, now_ms: float
     ) -> tuple[ConsumerGroup, tuple[Record, ...]]:
-        """Return a consumer group that a heartbeat creates, and records to append before those of the heartbeat.
+        """Return a consumer group that a heartbeat creates, and records to append before the heartbeat's own records.
 
         Args:
             request: The request.
@@ -302,13 +305,13 @@ class Groups:
     # Changes
 
     def changed(self, group: AnyGroup, now_ms: float) -> None:
-        """Note that a request or timer has been handled: keep what it has changed, and schedule the next timer."""
+        """Complete a request or timer: report the change of the group, and schedule the group's next timer."""
         if group.pending_change is not None:
             self._on_change(group, now_ms)
         self.schedule(group)
 
     def changed_by_timer(self, group: Group, now_ms: float) -> None:
-        """Like `changed`, after something that may have moved the deadlines of several members."""
+        """Like `changed`, for a timer or request that may have changed the deadlines of several members."""
         group.deadline_ms = group.earliest_deadline()
         self.changed(group, now_ms)
 

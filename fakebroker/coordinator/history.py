@@ -1,6 +1,6 @@
 """The histories of what coordinators manage, groups or transactional ids: their newest moments. Bounded in size.
 
-What a moment contains is up to the coordinator. What was deleted or has moved keeps its history.
+The coordinator decides what a moment contains. Groups and ids that were deleted or have moved keep their history.
 """
 
 from collections import OrderedDict
@@ -59,9 +59,9 @@ class DroppedMoments(msgspec.Struct, frozen=True):
     """The moments of a group or a transactional id that are no longer in its history, because the history is limited.
 
     Attributes:
-        count: How many are known to be dropped.
-        until_ms: When the last of them was recorded, by the brokers' clock; None if there is none.
-        is_exact: Whether no others were dropped. Numbers are only kept for a limited number of them.
+        count: The number of moments that are known to be dropped.
+        until_ms: When the last of these moments was recorded, by the brokers' clock; None without such a moment.
+        is_exact: Whether `count` includes all dropped moments. Counts are kept for a limited number of groups and ids.
     """
 
     count: int = 0

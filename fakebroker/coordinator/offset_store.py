@@ -99,9 +99,9 @@ _NO_INDEX = _Index(())
 class OffsetStore(msgspec.Struct, eq=False, gc=False):
     """Committed offsets by topic and partition, both in the order of their first commit.
 
-    A cluster can have a million groups, of which most have offsets for the same few partitions. So an offset is an
-    entry of 20 bytes, and the index of the partitions is shared. A group with many offsets has an index of its own. The
-    garbage collector need not know a store, because it has no references to groups.
+    A cluster can have a million groups, and most of them have offsets for the same few partitions. So an offset is an
+    entry of 20 bytes, and groups share the index of the partitions. A group with many offsets has an index of its own.
+    The garbage collector does not track stores, because a store has no references to groups.
 
     Attributes:
         entries: The entries. The first `WIRE_BYTES` bytes of each are the offset and the leader epoch as in Kafka's

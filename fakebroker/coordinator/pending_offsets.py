@@ -18,7 +18,7 @@ _Place = tuple[str, TopicPartition]
 
 @dataclass(slots=True)
 class _Pending:
-    """A pending offset, and whether an offset that is later in the log was stored meanwhile, which then stays."""
+    """A pending offset. `is_superseded`: a later offset in the log is stored already, and stays."""
 
     value: OffsetCommitValue
     is_superseded: bool = False
@@ -36,7 +36,7 @@ class PendingOffset(NamedTuple):
 class PendingOffsets:
     """The pending offsets of the groups of one offsets partition, by producer, group and partition.
 
-    Several producers may have one for the same partition.
+    Several producers may have a pending offset for the same partition of a group.
     """
 
     __slots__ = ("_by_group", "_by_producer")
@@ -70,8 +70,8 @@ class PendingOffsets:
     def apply(self, record: OffsetRecord) -> None:
         """Apply an offset that was stored or deleted outside of transactions.
 
-        One that was stored is later in the log than the pending ones, and stays when these are committed. A deletion
-        also drops the pending ones.
+        A stored offset is later in the log than the pending offsets, so it stays when they are committed. A deletion
+        also drops the pending offsets.
         """
         group_id, place = record.key.group, (record.key.topic, record.key.partition)
         by_producer = self._by_group.get(group_id, {}).get(place, {})
@@ -91,7 +91,7 @@ class PendingOffsets:
         """End the transaction of a producer, which may have no pending offsets.
 
         Returns:
-            The offsets to store, which are none if the transaction is aborted.
+            The offsets to store; none if the transaction is aborted.
         """
         stored: list[OffsetRecord] = []
         for (group_id, place), pending in list(self._by_producer.get(producer_id, {}).items()):
@@ -130,7 +130,7 @@ class PartitionedPendingOffsets:
     """The pending offsets of all groups of a coordinator.
 
     Attributes:
-        by_partition: Those of each offsets partition that has some.
+        by_partition: The pending offsets by offsets partition. Partitions without pending offsets are left out.
     """
 
     __slots__ = ("by_partition",)

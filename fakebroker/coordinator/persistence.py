@@ -108,7 +108,8 @@ def store(group: Group, first: Sequence[Record] = ()) -> ErrorCode:
 def store_extension(group: Group) -> ErrorCode:
     """Append the current values of a group's extension.
 
-    The other values in the record are those that were last stored, or those of a new group if it was never stored.
+    The record repeats the other values that were last stored. A group that was never stored has the values of a new
+    group.
     """
     return _store_value(group, group.stored or new_group_value(group))
 
@@ -175,11 +176,11 @@ def _empty_value(timestamp_ms: int) -> GroupMetadataValue:
 
 
 def tombstones(group: Group | ConsumerGroup, pending: Collection[TopicPartition]) -> tuple[Record, ...]:
-    """Return the records that delete a group: a tombstone for each partition with an offset, then those of the group.
+    """Return the records that delete a group: a tombstone for each partition with an offset, then the group's own.
 
     Args:
         group: The group.
-        pending: The partitions with pending offsets.
+        pending: The partitions with pending offsets, which get tombstones, too.
     """
     partitions = dict.fromkeys([*((topic, partition) for topic, partition, _ in group.offsets), *pending])
     offsets = [offset_tombstone(group.group_id, *place) for place in partitions]
@@ -199,7 +200,7 @@ class LoadedPartition(NamedTuple):
     Attributes:
         groups: The classic groups, in the order of their first record.
         pending: The offsets of transactions that are open.
-        consumer_groups: The consumer groups, likewise, with their offsets.
+        consumer_groups: The consumer groups, in the order of their first record, with their offsets.
     """
 
     groups: LoadedGroups

@@ -52,7 +52,7 @@ OffsetRecord = CoordinatorRecord[OffsetCommitKey, OffsetCommitValue | None]
 """An offset that is committed, or deleted."""
 
 Record = KeyedRecord | TransactionEnd
-"""What a group coordinator appends. Offsets of a transaction and ends of transactions have separate batches."""
+"""A record of a group coordinator. Offsets of a transaction, and ends of transactions, have separate batches."""
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetRecord:

@@ -10,7 +10,7 @@ _MOST_COPIED = 32
 
 
 class _Prefix(Collection[str]):
-    """The first ones of a list of keys, which may grow."""
+    """The first keys of a list that may grow."""
 
     __slots__ = ("_count", "keys")
 
@@ -29,9 +29,9 @@ class _Prefix(Collection[str]):
 
 
 class SnapshotDict(dict[str, V]):
-    """A dict of which snapshots of the keys take constant time on average while keys are only added.
+    """A dict with fast snapshots of its keys: while keys are only added, a snapshot takes constant time on average.
 
-    So a group that records its members after each JoinGroup takes as long for each of them, however large it is.
+    For example, a group records its members after each JoinGroup. The time for this does not grow with the group.
     """
 
     # The last snapshot, whose list the next one extends; None if a key was removed since. It is missing before the

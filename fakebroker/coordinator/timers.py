@@ -10,9 +10,9 @@ _SLACK = 64
 """Outdated items are removed when the heap has this many items more than twice its size after the last removal."""
 
 MOST_REPEATS = 1000
-"""How often an entry may be due again at once while the queue runs, before it counts as endless.
+"""How often an entry may become due again at once in one run of the queue. More repetitions count as endless.
 
-A few repetitions are right: a session ends, and the rebalance that this starts has a timeout of 0.
+A few repetitions are normal: for example, a session ends and starts a rebalance with a timeout of 0.
 """
 
 
@@ -24,7 +24,7 @@ class Rank(IntEnum):
     order of responses on a connection. Responses to parked joins and syncs leave after both queues have run, or before
     a delayed request is handled (`Cluster.settle`).
 
-    Entries by the clients' clock (from FETCHES on) are in a queue of their own, which runs after the other.
+    Entries by the clients' clock (from FETCHES on) are in a second queue, which runs after the queue of the brokers.
     """
 
     FIRST_USE = 0  # Creates internal topics, before their coordinators can load.
@@ -101,7 +101,10 @@ class TimerQueue(Generic[E]):
         self._repeats: dict[int, int] = {}
 
     def service(self, rank: Rank, expire: Expire[E], number: int = 0) -> "Timers[E]":
-        """Return the timers of a service. They replace those of the same rank and number, which must be canceled."""
+        """Return the timers of a service.
+
+        The service replaces a service with the same rank and number, whose timers must be canceled.
+        """
         order = (int(rank), number)
         self._expire[order] = expire
         return Timers(self, order)
@@ -124,11 +127,11 @@ class TimerQueue(Generic[E]):
             heappush(self._heap, (deadline_ms, order, number, entry))
 
     def cancel(self, entry: E) -> None:
-        """Remove the deadline of an entry, if it has one."""
+        """Remove the deadline of an entry. Has no effect without a deadline."""
         entry.scheduled_ms = inf
 
     def run(self, now_ms: float) -> None:
-        """Let the services handle what is due, in order, also what becomes due meanwhile."""
+        """Call the services of all entries that are due, in order. Entries that become due in the run are included."""
         for deadline_ms, order, entry in self._due(now_ms):
             self._expire[order](entry, deadline_ms, now_ms)
 
@@ -211,7 +214,7 @@ class Timers(Generic[E]):
             self._queue.schedule(entry, deadline_ms, self._order)
 
     def cancel(self, entry: E) -> None:
-        """Remove the deadline of an entry, if it has one."""
+        """Remove the deadline of an entry. Has no effect without a deadline."""
         entry.scheduled_ms = inf
 
     def __iter__(self) -> Iterator[tuple[E, float]]:

@@ -1,6 +1,7 @@
 """Message sets, the record formats before Kafka 0.11 (magic 0 and 1), and conversion to and from record batches.
 
-A wrapper is a compressed message: its value is a compressed message set. Errors are those of `records.py`.
+A wrapper is a compressed message: its value is a compressed message set. Invalid messages raise `InvalidBatchError`
+(`records.py`) or a subclass.
 """
 
 import struct
@@ -84,7 +85,7 @@ def split_messages(data: bytes) -> list[LegacyRecord]:
 
     Raises:
         CorruptBatchError: A message has an invalid size, an unknown magic or the wrong CRC.
-        InvalidBatchError: A message has the right CRC, but its size is not that of its fields.
+        InvalidBatchError: A message has the right CRC, but its size does not match its fields.
     """
     messages, position = [], 0
     while len(data) - position >= _OFFSET_AND_SIZE.size:
@@ -137,7 +138,7 @@ def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT
         limit_bytes: The largest decompressed size of a wrapper.
 
     Raises:
-        InvalidBatchError: The messages are invalid; `error_code` is that of the response.
+        InvalidBatchError: The messages are invalid; `error_code` is the error code for the response.
     """
     compression = max(message.compression for message in messages)
     for message in messages:

@@ -35,9 +35,9 @@ from fakebroker.protocol.records import (
 T = TypeVar("T")
 
 RECORD_BYTES = 1024
-"""What a record counts besides its bytes: checking one takes as long as reading so many bytes of a large one."""
+"""What each record counts in addition to its bytes: checking a record takes as long as reading this many bytes."""
 _PART_RECORDS = 512
-"""After how many records the meter is looked at."""
+"""The meter is checked after this many records."""
 
 
 Parts = Generator[None, None, T]
@@ -55,10 +55,10 @@ def at_once(parts: Parts[T]) -> T:
 
 
 class ReadMeter:
-    """Counts what is read of records, so that long work can be divided.
+    """Counts the bytes of records that are read, so that long work can be divided into parts.
 
     Args:
-        limit_bytes: How much may be read in one part; infinite if work is not divided.
+        limit_bytes: The number of bytes after which a part ends; infinite if work is not divided.
 
     Attributes:
         size_bytes: The bytes that were read in this part, after decompression, and `RECORD_BYTES` for each record.
@@ -84,7 +84,7 @@ class RefusedRecordsError(InvalidBatchError):
     """A batch with records that break the rules of a topic (Kafka's `RecordValidationException`).
 
     Attributes:
-        faults: The numbers of these records in the batch, from 0, and why each is refused.
+        faults: For each refused record, its number in the batch, from 0, and the reason.
     """
 
     def __init__(self, message: str, faults: Sequence["tuple[int, str]"]) -> None:
@@ -151,7 +151,7 @@ def only_batch(data: bytes) -> RecordBatch:
     Follows Kafka's `ProduceRequest.validateRecords`, which ignores an incomplete batch after the complete one.
 
     Raises:
-        InvalidBatchError: There is no complete batch or more than one; `error_code` is that of the response.
+        InvalidBatchError: There is no complete batch or more than one; `error_code` is the error code for the response.
     """
     batches = split_batches(data)
     if len(batches) != 1:
@@ -176,7 +176,7 @@ def validate_in_parts(
 
     Args:
         batch: The batch.
-        meter: Counts what is read; the limit, if records cannot be decompressed.
+        meter: Counts the bytes that are read. If records cannot be decompressed, it counts `limit_bytes` instead.
         max_record_bytes: The largest record of a compressed batch; None if there is no limit.
         limit_bytes: The largest size of the decompressed records.
 
@@ -184,7 +184,7 @@ def validate_in_parts(
         The batch, with the largest timestamp of its records in its header.
 
     Raises:
-        InvalidBatchError: The batch is invalid; `error_code` is that of the response.
+        InvalidBatchError: The batch is invalid; `error_code` is the error code for the response.
     """
     newest_ms = yield from _newest_timestamp(batch, meter, limit_bytes, max_record_bytes)
     if batch.base_offset != 0:
@@ -204,7 +204,7 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
         limit_bytes: The largest size of the decompressed records.
 
     Returns:
-        The largest timestamp of a record, in milliseconds. Brokers correct a batch header with another one.
+        The largest timestamp of a record, in milliseconds. If the batch header has another one, brokers correct it.
 
     Raises:
         CorruptBatchError: The CRC is wrong.

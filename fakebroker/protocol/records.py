@@ -1,4 +1,4 @@
-"""Record batches of format v2 (magic 2): encoding and decoding. `produced_batches.py` validates those of producers.
+"""Record batches of format v2 (magic 2): encoding and decoding. `produced_batches.py` validates batches from producers.
 
 Does not depend on requests or logs. Exceptions have the `error_code` of the response to a producer.
 """
@@ -70,8 +70,8 @@ class CorruptBatchError(InvalidBatchError):
 class UnencodableBatchError(InvalidBatchError):
     """A valid batch with records that cannot be encoded again, because timestamps are below -1.
 
-    Kafka accepts such a batch, unless it has to compress it in another way: then `MemoryRecordsBuilder` raises an
-    `IllegalArgumentException`.
+    Kafka accepts such a batch if it can append the batch as it is. If Kafka has to compress the records in another way,
+    `MemoryRecordsBuilder` raises an `IllegalArgumentException`.
     """
 
     error_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -444,7 +444,7 @@ def encode_pairs(
 ) -> bytes:
     """Encode keys and values with the same timestamp as one batch, as coordinators write them.
 
-    The result equals that of `encode_batch`, which takes several times as long.
+    `encode_batch` returns the same bytes, but takes several times as long.
 
     Args:
         pairs: Keys and values, at least one pair.
@@ -500,7 +500,7 @@ def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> b
 
 
 class _Varints(dict[int, bytes]):
-    """Int64s as zigzag varints. It has the small ones, such as most lengths; the others are encoded at each use."""
+    """Int64s as zigzag varints. Small integers, such as most lengths, are stored. Others are encoded at each use."""
 
     __slots__ = ()
 
@@ -548,13 +548,13 @@ def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_times
 def with_encoded_records(
     batch: RecordBatch, encoded: bytes, compression: Compression, base_timestamp_ms: int, max_timestamp_ms: int
 ) -> RecordBatch:
-    """Return a batch with the records of another one, encoded again.
+    """Return a copy of a batch with its records encoded again.
 
     Args:
-        batch: The other batch.
-        encoded: The records, not compressed.
-        compression: Their new codec.
-        base_timestamp_ms: The timestamp to which those of the records are relative.
+        batch: The batch.
+        encoded: The encoded records, not compressed.
+        compression: The codec of the new batch.
+        base_timestamp_ms: The timestamp from which the records' timestamps are counted.
         max_timestamp_ms: The largest timestamp of the records.
     """
     attributes = batch.attributes & ~_COMPRESSION_BITS | compression

@@ -21,9 +21,11 @@ class Api(msgspec.Struct, frozen=True, eq=False, dict=True):
         name: Kafka's name, such as "JoinGroup".
         versions: The versions that brokers serve, unless they emulate a release.
         advertised_versions: The versions that brokers return in ApiVersions, unless they emulate a release.
-        handler: The name of the API, from which that of its handler's module is derived; the module of a proposal.
-        messages: The module of its messages and the first part of their names; "" if they are derived from the name.
-        proposal: The proposal that has the API instead of Kafka's; "" for Kafka's APIs.
+        handler: For Kafka's APIs, the name of the API; the module of the handler is named after it. For an API of a
+            proposal, the full name of the handler's module.
+        messages: The full name of the module of its messages, a dot, and the first part of their class names. "": both
+            are derived from the name.
+        proposal: The name of the proposal that replaces Kafka's API; "" for Kafka's APIs.
     """
 
     key: int
@@ -52,7 +54,7 @@ class Api(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def module_name(api_name: str) -> str:
-    """Convert the name of an API to that of its modules, such as OffsetFetch to offset_fetch."""
+    """Convert the name of an API to the name of its modules, such as OffsetFetch to offset_fetch."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
 
 
@@ -131,6 +133,6 @@ API_BY_NAME = {api.name: api for api in APIS}
 
 
 def api_of(request: Message | type[Message]) -> Api:
-    """Return the API of a request or request class. Messages of proposals have it as `API`."""
+    """Return the API of a request or request class. Messages of proposals have the attribute `API`."""
     found: Api | None = getattr(request, "API", None)
     return found or API_BY_KEY[request.API_KEY]

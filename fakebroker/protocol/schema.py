@@ -6,8 +6,8 @@
         member_id: String
         group_instance_id: String | None = field(versions="3+", default=None)
 
-Each class is a msgspec struct. `codec.py` compiles declarations. Names, versions and defaults are those of Kafka's
-message definitions (`clients/src/main/resources/common/message`).
+Each class is a msgspec struct. `codec.py` compiles declarations. Names, versions and defaults are from Kafka's message
+definitions (`clients/src/main/resources/common/message`).
 """
 
 import sys

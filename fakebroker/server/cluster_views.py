@@ -71,10 +71,11 @@ class ClusterViews:
     def group(self, group_id: str) -> GroupView:
         """Return the current state of a group.
 
-        Its `type` is "classic" or, with the protocol of KIP-848, "consumer". Consumers have `assigned_partitions`,
-        `owned_partitions` and `subscribed_topics`. For other members these are None, and only the bytes are known:
-        `assignment` and `metadata`. In a group of type "consumer", members also have `member_epoch`, `state`, `target`,
-        `pending_revocation`, and in `awaited` the partitions that other members still hold.
+        Its `type` is "classic" or, with the protocol of KIP-848, "consumer". Members that are consumers have
+        `assigned_partitions`, `owned_partitions` and `subscribed_topics`. For members that are not consumers, such as
+        Connect workers, these are None; `assignment` and `metadata` contain the bytes. In a group of type "consumer",
+        members also have `member_epoch`, `state`, `target` and `pending_revocation`. Their `awaited` has the partitions
+        that other members still hold.
 
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
@@ -104,10 +105,11 @@ class ClusterViews:
     def timeline(self, group_id: str) -> Timeline:
         """Return the state transitions of a group with their causes; `str()` of the result is a text diagram.
 
-        Of a consumer group (KIP-848) it has all changes of members: epochs, and what they have and have to give up.
+        The timeline of a consumer group (KIP-848) has all changes of its members: their epochs, their partitions,
+        and the partitions that they have to give up.
 
-        The history is limited: it has up to 256 changes of a group, fewer if the group is large, and 20,000 in all, the
-        newest ones. `Timeline.dropped` counts those that were dropped; the diagram mentions them.
+        The history is limited to the newest changes: up to 256 changes of a group, fewer if the group is large, and
+        20,000 changes in all. `Timeline.dropped` counts the changes that were dropped; the diagram mentions them.
 
         Args:
             group_id: The group, which may have been deleted since.
@@ -169,7 +171,7 @@ class ClusterViews:
     def transaction_timeline(self, transactional_id: str) -> TransactionTimeline:
         """Return the transitions of a transactional id with their causes; `str()` of the result is a text diagram.
 
-        The history is limited as that of groups; see `timeline`.
+        The history is limited like the history of a group; see `timeline`.
 
         Args:
             transactional_id: The transactional id, which may have expired since.
@@ -181,7 +183,7 @@ class ClusterViews:
         return self._server.run(lambda: transaction_timeline_of(self.cluster, transactional_id, self.clock.now_ms()))
 
     def explain_transaction(self, transactional_id: str) -> str:
-        """Explain in a few sentences why a transactional id is in its state, what it waits for, and until when.
+        """Explain in a few sentences why a transactional id is in its state, which events are pending, and until when.
 
         Args:
             transactional_id: The transactional id, which need not exist.
@@ -211,8 +213,8 @@ class ClusterViews:
     def report(self) -> str:
         """Return seed, groups, transactional ids, last requests and closed connections as text, as for a failed test.
 
-        It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20
-        requests, and the first 200 characters of each line, and says what it leaves out.
+        The report has the 20 groups and 20 transactional ids that changed last, the first 20 members of each group, the
+        last 20 requests, and the first 200 characters of each line. It mentions omissions.
         """
         text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]

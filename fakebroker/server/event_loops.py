@@ -1,6 +1,6 @@
-"""Waiting in the running event loop, which is that of trio or asyncio.
+"""Waiting in the running event loop of trio or asyncio.
 
-asyncio is imported by the functions, because a cluster without tasks of asyncio does not need it.
+Functions import asyncio when they need it, because a cluster without tasks of asyncio does not need it.
 """
 
 from collections.abc import Callable

@@ -65,13 +65,13 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
     `WaitTimeout` contains the state of the cluster at that time. If the cluster stops, waits raise `ClusterStopped`.
 
     With `polling=[one, two]`, a wait polls these consumers, so that a test needs no threads and no loops, and returns
-    a `Polled`: its `value` is what the wait returns otherwise, its `records` are what the consumers returned. Consumers
-    are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)` (kafka-python), in `..._async` methods
-    also with coroutines (`getmany` of aiokafka, `poll` of `fakebroker.Consumer`); or functions without arguments that
-    poll in another way. They are polled in turn in the calling thread, but those of kafka-python, and in `..._async`
-    methods all without coroutines, in a thread for each, which ends with the wait. If a consumer fails, the wait raises
-    `PollError`. `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far; a wait that is canceled
-    drops them.
+    a `Polled`: its `value` is the result that the wait has without `polling`, its `records` are the records that the
+    consumers returned. Consumers are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)`
+    (kafka-python), in `..._async` methods also with coroutines (`getmany` of aiokafka, `poll` of
+    `fakebroker.Consumer`); or functions without arguments that poll in another way. They are polled in turn in the
+    calling thread, with two exceptions: consumers of kafka-python, and in `..._async` methods all consumers without
+    coroutines, each have a thread, which ends with the wait. If a consumer fails, the wait raises `PollError`.
+    `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far; a wait that is canceled drops them.
 
     Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
     change nothing.
@@ -98,11 +98,12 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             of user "alice" is "User:alice". With OAUTHBEARER (`sasl.enabled.mechanisms`), tokens have the names.
         listeners: Security protocols by the name of the listener, such as
             `{"INTERNAL": "PLAINTEXT", "CLIENTS": "SASL_PLAINTEXT"}`. Each broker has all of them, and clients find
-            brokers at the listener that they are connected to. `bootstrap_servers` is that of the first one. None: one
-            listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT; with `tls`, SASL_SSL or SSL.
+            brokers at the listener that they are connected to. `bootstrap_servers` has the addresses of the first
+            listener. None: one listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT; with `tls`,
+            SASL_SSL or SSL.
         tls: Whether connections are encrypted, at listeners with SSL or SASL_SSL. The certificates are made for this
-            cluster, see the attribute `tls`, which needs the extra `tls`; or they are those of the setting
-            `ssl.keystore.location`. With `ssl.client.auth`, clients have certificates, too (mutual TLS).
+            cluster, see the attribute `tls`, which needs the extra `tls`; or the setting `ssl.keystore.location` names
+            them. With `ssl.client.auth`, clients have certificates, too (mutual TLS).
         first_use: What clients notice when they first look for a coordinator. "ready": nothing, they get it at once.
             "kafka": the topic of the coordinators is created first, as in a fresh Kafka. FindCoordinator gets
             COORDINATOR_NOT_AVAILABLE for 50 ms of the brokers' clock. Then coordinators answer NOT_COORDINATOR for
@@ -111,10 +112,11 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             40 ms. Commands that need a coordinator, such as `seed_group`, create the topic without these errors.
             `reset` makes the cluster fresh again; so does `restore`, if the snapshot is from before the first use. A
             topic in the `data_dir` can be used at once.
-        first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
+        first_node_id: Node id of the first broker; the other brokers have the next ids. Tests written for Kafka often
+            expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
-            as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
-            `trio.testing.MockClock`.
+            as real time. Clients always use real time. With `async with`, trio's clock is the real time, also if it is
+            a `trio.testing.MockClock`.
         host: Address to listen on, such as "127.0.0.1", "0.0.0.0" or "::1".
         port: Port of the first broker, the others use the ports that follow, further listeners those after; 0 selects
             free ports.
@@ -294,7 +296,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
 
     @property
     def is_cluster_thread(self) -> bool:
-        """Whether the calling thread is the one that the cluster runs in."""
+        """Whether the calling thread is the thread that the cluster runs in."""
         return self._server.is_cluster_thread
 
     def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
@@ -348,7 +350,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
 
     @property
     def tls(self) -> "CertificateAuthority":
-        """The certificates that were made for this cluster: clients have to trust that of the path `ca_file`.
+        """The certificates that were made for this cluster. Clients have to trust the certificate in `ca_file`.
 
         `client_certificate("alice")` returns the paths of a certificate and its key, with which a client is
         "User:CN=alice" if the setting `ssl.client.auth` asks for certificates. The files are deleted when the cluster

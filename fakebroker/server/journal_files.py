@@ -246,7 +246,7 @@ def _names_proposal(call: Call) -> bool:
 
 
 def _api(entry: _Entry) -> Api:
-    """Return the API of an entry, in Kafka's form or in that of a proposal."""
+    """Return the API of an entry, as Kafka or the entry's proposal defines it."""
     if entry.api not in API_BY_NAME:
         raise ConfigError.of("api", entry.api, one_of(API_BY_NAME, entry.api))
     if not entry.proposal:
@@ -377,7 +377,7 @@ def restored(cls: type[S], plain_values: dict[str, Any], version: int, path: str
         path: Path of the struct in the line, for errors, such as "request.topics".
 
     Raises:
-        ConfigError: The fields are not those of the version, or a value is malformed.
+        ConfigError: The version has other fields, or a value is malformed.
     """
     if not isinstance(plain_values, dict):
         raise ConfigError.of(path, plain_values, "a table")

@@ -41,7 +41,7 @@ _NOT_RUNNING = "the cluster is not running: expected a use within 'with' or 'asy
 class ClusterServer:
     """Runs a cluster, once: `with` in a new thread, `async with` in a task of the caller's trio loop.
 
-    Under asyncio, `async with` runs it in a new thread, too, which is started and stopped without blocking the loop.
+    Under asyncio, `async with` runs it in a new thread, too. It starts and stops the thread without blocking the loop.
 
     Implements `fakebroker.cluster.commands.environment.Environment` for the cluster's commands. The methods of that
     interface must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
@@ -149,7 +149,7 @@ class ClusterServer:
             started.set()
 
     def _raise_failure(self) -> None:
-        """Raise the error that has stopped the cluster's thread, if there is one."""
+        """Raise the error that has stopped the cluster's thread. Return if no error has stopped it."""
         if isinstance(self._failure, DataDirectoryError):
             raise self._failure
         if self._failure is not None:
@@ -202,7 +202,7 @@ class ClusterServer:
             raise
 
     async def _serve_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        # The clock of this trio run may be that of a test, such as trio.testing.MockClock.
+        # The clock of this trio run may be a test's clock, such as trio.testing.MockClock.
         self.clock.wire.follow(trio.lowlevel.current_clock().current_time)
         await self._serve(task_status.started)
 
@@ -282,7 +282,7 @@ class ClusterServer:
 
     @property
     def is_cluster_thread(self) -> bool:
-        """Whether the calling thread is the one that the cluster runs in."""
+        """Whether the calling thread is the thread that the cluster runs in."""
         return self._thread_id == threading.get_ident()
 
     def run(self, step: Callable[[], T]) -> T:
@@ -377,9 +377,11 @@ class ClusterServer:
         self._open(broker, 0)
 
     def _open(self, broker: BrokerNode, first_port: int) -> None:
-        """Listen for a broker on the ports that it had, or else from a port on, where 0 selects free ones.
+        """Listen for a broker.
 
-        The ports of a listener are consecutive: those of the first listener of all brokers precede those of the second.
+        With `first_port` 0, the broker gets its former ports back; without former ports, it gets free ports. Otherwise
+        `first_port` is the port of the broker's first listener. The ports of one listener are consecutive: with two
+        brokers from port 9000 on, the first listener has the ports 9000 and 9001, the second has 9002 and 9003.
         """
         brokers, ports = len(self.cluster.brokers), {}
         for index, listener in enumerate(self.cluster.listeners):
@@ -512,7 +514,7 @@ def start_listening(listener: socket.socket, backlog: int) -> None:
     """Accept connections on a bound socket.
 
     Args:
-        listener: The socket; it is closed if that fails.
+        listener: The socket. If it cannot listen, it is closed.
         backlog: Maximum number of connections that wait to be accepted.
 
     Raises:

@@ -77,7 +77,7 @@ class Persistence:
         return cls(directory, stored)
 
     def attach(self, cluster: Cluster, now_ms: float) -> None:
-        """Restore the stored state in a new cluster, if there is one, and store its changes from now on.
+        """Restore the stored state, if any, in a new cluster. From then on, store the changes of the cluster.
 
         Args:
             cluster: The cluster; without topics if there is a stored state.
@@ -85,7 +85,7 @@ class Persistence:
 
         Raises:
             ConfigError: The cluster lacks a stored broker.
-            DataDirectoryError: The stored state cannot be that of a cluster.
+            DataDirectoryError: The stored state is not a valid state of a cluster.
         """
         stored, self._stored = self._stored, None
         # Before the state is restored, because that completes transactions: their markers are changes, too.

@@ -5,7 +5,7 @@ import selectors
 from typing import Protocol
 
 READ, WRITE = 1, 4
-"""Readiness flags; the numbers are those of EPOLLIN and EPOLLOUT."""
+"""Readiness flags, with the numbers of EPOLLIN and EPOLLOUT."""
 
 
 class Poller(Protocol):

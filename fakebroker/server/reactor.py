@@ -89,7 +89,7 @@ class Reactor:
         watchers: Functions that are called after changes until they return True: once for all requests of a poll.
         observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
-        response_times: The times until responses are sent, if they are measured.
+        response_times: Measures the times until responses are sent, while it is on.
     """
 
     def __init__(
@@ -374,7 +374,7 @@ class Reactor:
         self._flush()
 
     def _continue_request(self) -> None:
-        """Handle the next part of a request that would delay others for too long."""
+        """Handle the next part of a request that takes long. Between its parts, other requests are handled."""
         self.cluster.requests.continue_next(self.clock.now_ms(), self.wire_clock.now_ms())
         self._check_storage()
         self._deliver()
@@ -581,7 +581,7 @@ class Reactor:
             raise
 
     def _check_storage(self) -> None:
-        """Raise the error of the disk again, if it has failed."""
+        """After a failure of the disk, raise its error again."""
         if self._storage_error is not None:
             raise self._storage_error
 

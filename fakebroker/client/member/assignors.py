@@ -51,8 +51,9 @@ def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: 
 def assign_sticky(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
     """Balance partitions with few moves; gives the guarantees of Kafka's `StickyAssignor`.
 
-    With equal subscriptions, members differ by at most one partition, and the number of moves is minimal. Otherwise an
-    owner of a partition has at most one partition more than any other subscriber of that topic.
+    With equal subscriptions, members differ by at most one partition, and the number of moves is minimal. With
+    different subscriptions, an owner of a partition has at most one partition more than any other subscriber of that
+    topic.
     """
     subscribers = _subscribers(subscriptions, partition_counts)
     owners = _valid_owners(subscriptions, subscribers, partition_counts)

@@ -257,7 +257,7 @@ class GroupMember(ABC):
         return self._timers.deadline_ms(Timer.SESSION)
 
     def idle_until(self) -> float:
-        """Return when the next action is due other than heartbeats and automatic commits, if all of them succeed.
+        """Return when the member next has to do more than send heartbeats and automatic commits, if these succeed.
 
         The result is -inf if responses are pending.
         """

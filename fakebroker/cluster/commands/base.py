@@ -24,8 +24,8 @@ class CommandsBase:
         new_cluster: Creates a cluster in the initial state of this one, with the same cluster id and the same
             sequence of generated ids; used by `reset`.
         default_broker: Release and versions of brokers that `add_broker` adds.
-        proposals: Names of proposals (`fakebroker.proposals`). A broker implements them after `add_broker` or
-            `upgrade_broker`, if it has the newest release.
+        proposals: Names of proposals (`fakebroker.proposals`) for the brokers of `add_broker` and `upgrade_broker`.
+            Only brokers of the newest release implement proposals.
     """
 
     def __init__(

@@ -172,7 +172,7 @@ class BrokerCommands(CommandsBase):
         It has no replicas until partitions are created or moved.
 
         Args:
-            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
+            like: Release, API versions and rack of the broker. None: the cluster's release and versions, and no rack.
 
         Returns:
             The broker, with its node id and port.

@@ -47,7 +47,7 @@ class Command:
     """The definition of a command.
 
     Attributes:
-        name: Its name in Python, events, HTTP and documents: that of the method.
+        name: The name of the method, which is the command's name in Python, events, HTTP and documents.
         method: The undecorated method, whose docstring documents the command and its arguments.
     """
 

@@ -92,7 +92,7 @@ class FaultCommands(CommandsBase):
     def fail_append(
         self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: Positive | None = 1
     ) -> AppendFailureHandle:
-        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+        """Let the next appends to the log of a group fail. JoinGroup, SyncGroup and OffsetCommit append to this log.
 
         The log is the group's partition of __consumer_offsets; all groups of the partition are affected. Requests get
         the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a group,

@@ -43,15 +43,15 @@ class GroupCommands(CommandsBase):
         member is removed when its first JoinGroup has waited for 300 s.
 
         A consumer group (KIP-848) is held in Assigning or Reconciling. In Assigning, the assignor does not run: members
-        keep their targets, and new ones have none; but the first assignment of a group is not held. In Reconciling,
-        reports of members that they have given up partitions are ignored, so that these stay with them; with `member`,
-        those of one member. Rebalance timers continue, and remove members when they expire.
+        keep their targets, and new ones have none; but the first assignment of a group is not held. In Reconciling, the
+        coordinator ignores reports that a member has given up partitions, so that the member keeps them. With `member`,
+        it ignores only the reports of this member. Rebalance timers continue, and remove members when they expire.
 
         The hold of a transactional id delays its record with the state, before it is written to __transaction_state.
         The transition stays pending, its request is not answered, and other requests get CONCURRENT_TRANSACTIONS. A
-        hold of PrepareCommit delays the decision, one of CompleteCommit the end, after all markers were written. If the
-        coordinator moves meanwhile, the record is lost and the request gets NOT_COORDINATOR. `hold_markers` holds what
-        is between the two states.
+        hold of PrepareCommit delays the decision. A hold of CompleteCommit delays the end, after all markers were
+        written. If the coordinator moves meanwhile, the record is lost and the request gets NOT_COORDINATOR. Between
+        the two states, the markers are written: `hold_markers` holds them.
 
         Args:
             group_id: Id of the group, or transactional id.

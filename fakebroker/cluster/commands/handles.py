@@ -14,7 +14,7 @@ class RemovedOnExit(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove it, if it has not been removed."""
+        """Remove it. Does nothing if it was removed before."""
 
     def __enter__(self) -> Self:
         return self

@@ -17,9 +17,9 @@ class PermissionCommands(CommandsBase):
 
     @command
     def allow(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
-        """Allow something to a client: add an ACL, and remove the one that denies the same.
+        """Allow something to a client: add an ACL, and remove the ACL that denies the same.
 
-        The next request of the client meets the new ACLs. Other ACLs that deny it still do.
+        The new ACLs apply from the client's next request on. Other ACLs that deny the same remain.
 
         Args:
             principal: Name of the user; see `AclRule`. Clients that do not authenticate are "ANONYMOUS".

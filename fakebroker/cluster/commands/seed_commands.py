@@ -73,7 +73,7 @@ class SeedCommands(CommandsBase):
 
         Raises:
             ConfigError: The id exists or has no coordinator, the producer id is in use, a partition does not exist or
-                has no leader, or the options contradict each other.
+                has no leader, the record of the id cannot be stored, or the options contradict each other.
         """
         seed = TransactionSeed(transactional_id=transactional_id, **options)
         self._change(lambda: seed_transaction(self._cluster, seed, self._now_ms()))
@@ -95,14 +95,15 @@ class SeedCommands(CommandsBase):
 
         Args:
             partition: The partition, such as "orders-0".
-            offset: The offset of its first record, at which the log must not have ended yet; records are appended up to
-                it. None: the end of the log.
+            offset: The offset of its first record, from the end of the log on. Other records are appended up to it.
+                None: the end of the log.
             records: Number of its records. Their values are their offsets, as text.
             producer_id: The producer id. None: the next one that is not in use.
             epoch: The producer epoch.
 
         Raises:
-            ConfigError: The partition does not exist or has no leader, or its log ends after the offset.
+            ConfigError: The partition does not exist or has no leader, its log ends after the offset or more than
+                1,000,000 records before it, or its leader refuses the records up to the offset.
         """
         self._change(
             lambda: seed_hanging_transaction(

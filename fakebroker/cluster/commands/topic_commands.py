@@ -34,8 +34,8 @@ class TopicCommands(CommandsBase):
             configs: Topic configs by Kafka's names, such as `{"cleanup.policy": "compact"}`.
 
         Raises:
-            ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
-                underscores, or an argument is out of range.
+            ConfigError: The topic exists, its name is not legal, or an argument is out of range. Or the name
+                differs from another topic's name only in dots and underscores, such as "a.b" and "a_b".
         """
         self._change(lambda: self._cluster.create_new_topic(name, partitions, replication_factor, configs or {}))
 
@@ -78,7 +78,7 @@ class TopicCommands(CommandsBase):
     ) -> list[ProducedRecord]:
         """Append records to a topic, like a producer with `acks=all`.
 
-        The records pass the same checks as those of a Produce request, and complete the Fetch requests that wait for
+        The records are checked like the records of a Produce request, and complete the Fetch requests that wait for
         them. All of them are appended, or none. Text stands for its bytes in UTF-8. In JSON and TOML, other bytes are
         given in base64, as {"base64": "/w=="}. Faults do not apply, and the journal has no request.
 
@@ -119,15 +119,15 @@ class TopicCommands(CommandsBase):
     def hold_reassignments(self, topic: str | None = None) -> Hold:
         """Hold reassignments of partitions before they complete, until `release_reassignments`.
 
-        The replicas that a reassignment adds do not get in sync, so that AlterPartitionReassignments succeeds,
-        Metadata and ListPartitionReassignments show the added and the removed replicas, and the leader stays. Applies
-        to reassignments in progress and to later ones; those that only remove replicas or change their order complete
-        at once. Clients can cancel or replace a reassignment meanwhile.
+        The replicas that a reassignment adds do not get in sync. So AlterPartitionReassignments succeeds, Metadata and
+        ListPartitionReassignments show the added and the removed replicas, and the leader stays. Applies to
+        reassignments in progress and to later ones. A reassignment that only removes replicas or changes their order
+        completes at once. Clients can cancel or replace a reassignment meanwhile.
 
         Without a hold, a reassignment completes at once, unless a broker is down or its copies are throttled (by the
-        configs `leader.replication.throttled.rate`, `leader.replication.throttled.replicas` and those for followers).
-        A throttled copy takes the size of the log divided by the rate, by the brokers' clock; those from or to one
-        broker run one after the other.
+        configs `leader.replication.throttled.rate`, `leader.replication.throttled.replicas` and the same configs for
+        followers). A throttled copy takes the size of the log divided by the rate, by the brokers' clock. Throttled
+        copies from or to one broker run one after the other.
 
         Args:
             topic: Name of a topic, which need not exist yet. None: all topics.

@@ -1,7 +1,7 @@
 """A table of the errors that each API can return, and where they are in its messages (`PLACES`).
 
-The errors are those of Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; their places are those in
-`getErrorResponse` of Kafka's request classes. Depends on the message declarations only.
+The errors are taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`. Their places are taken
+from `getErrorResponse` in Kafka's request classes. Depends on the message declarations only.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -522,5 +522,5 @@ def _own_kinds(struct: Any) -> list[str]:
 
 
 def _names_user(struct: type[Struct]) -> bool:
-    """Return whether the field `name` of a struct is that of a user with SCRAM credentials."""
+    """Return whether the field `name` of a struct names a user with SCRAM credentials."""
     return struct.__name__.startswith("ScramCredential")

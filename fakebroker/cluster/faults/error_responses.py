@@ -140,7 +140,7 @@ def split(error: InjectedError, request: Message) -> tuple[Message | None, Messa
 
 
 def _kept(error: InjectedError, source: Any, path: tuple[str, ...], outer: Part, keeps: Callable[[Part], bool]) -> Any:
-    """Return a copy of a request with those of its parts that `keeps` selects; None if there are none."""
+    """Return a copy of a request with only the parts that `keeps` selects; None if it selects no part."""
     part = error.part_of(source, outer)
     if not path:
         return source if keeps(part) else None

@@ -131,7 +131,10 @@ class ActiveFault:
         self._versions = None if fault.versions is None else Versions.parse(fault.versions)
 
     def applies_to(self, call: Call, topic_name: TopicName, random: Callable[[], float]) -> bool:
-        """Count a request, and return whether the fault applies to it. Its time is that of receipt."""
+        """Count a request, and return whether the fault applies to it.
+
+        `after_s` and `for_s` apply to the time when the request was received.
+        """
         if not self._matches(call, topic_name):
             return False
         self.seen += 1
@@ -272,7 +275,7 @@ class FaultInjector:
         return sum(not fault.is_over(now_ms) for fault in self.active)
 
     def reset(self, fresh: "FaultInjector") -> None:
-        """Deactivate all faults, drop what they delay, and use the random numbers of a new injector."""
+        """Deactivate all faults, drop delayed requests and responses, and use the random numbers of a new injector."""
         self.active.clear()
         self.actions.clear()
         for response, _ in list(self._delayed):
@@ -433,7 +436,7 @@ def place_of(fault: Fault, call: Call) -> Place | None:
 
 
 def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
-    """Return the partitions of a Fetch, including those of its fetch session (KIP-227)."""
+    """Return the partitions of a Fetch, including the partitions of its fetch session (KIP-227)."""
     return [
         {"topic": topic or topic_name(topic_id), "partition": index}
         for topic, topic_id, index in call.broker.fetch_sessions.requested(call.request)

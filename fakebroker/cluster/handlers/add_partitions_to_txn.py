@@ -63,8 +63,8 @@ def _handle_batch(
 ) -> Message | None:
     """Handle the transactions one after the other; the request is answered when all have a result.
 
-    As in Kafka, a request without transactions is never answered. If an id is named twice, each of its transactions is
-    handled with the partitions of the last one, and answered with those of the first one.
+    As in Kafka, a request without transactions is never answered. Of two transactions with the same id, both are
+    handled with the partitions of the second. The coordinator's answer names the partitions of the first.
     """
     first = {each.transactional_id: each.topics for each in reversed(transactions)}
     last = {each.transactional_id: each.topics for each in transactions}

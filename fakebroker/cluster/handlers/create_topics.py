@@ -66,7 +66,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
 
 
 def _request_error(cluster: "Cluster", request: CreateTopicsRequest) -> TopicError | None:
-    """Return the error that applies to all topics of a request of which one is named once, or None."""
+    """Return the error for all topics of a request, or None. The request names at least one topic exactly once."""
     if is_expired(request.timeout_ms):
         return TopicError(ErrorCode.REQUEST_TIMED_OUT, None)
     counts = [len(topic.assignments) or max(0, _partition_count(cluster, topic)) for topic in request.topics]

@@ -216,7 +216,7 @@ def _untyped(name: str, value: str, source: ConfigSource) -> DescribeConfigsReso
 
 
 def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
-    """Return those of `names` that the request asks for, sorted. A request without names asks for all."""
+    """Return the requested names among `names`, sorted. A request without names asks for all."""
     requested = resource.configuration_keys
     return [name for name in sorted(names) if not requested or name in requested]
 

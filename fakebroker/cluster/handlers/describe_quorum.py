@@ -1,7 +1,7 @@
 """DescribeQuorum: the leader and the voters of the metadata log (KafkaRaftClient.handleDescribeQuorumRequest).
 
 Every broker is a voter and the controller is the leader, as if all nodes were brokers and controllers. Any broker
-answers. The log itself does not exist; its end grows by two records per second, as that of an idle controller does.
+answers. The log itself does not exist. Its end grows by two records per second, as with an idle controller.
 """
 
 from typing import TYPE_CHECKING

@@ -59,7 +59,7 @@ def _page(
 ) -> DescribeTopicPartitionsResponse:
     """Return a page of at most `remaining` partitions of these topics, from the cursor on.
 
-    The response has the cursor of the next page, if there is one.
+    If topics or partitions are left for a next page, the response has its cursor.
     """
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:

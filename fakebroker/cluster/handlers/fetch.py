@@ -331,7 +331,7 @@ def _with_messages(
 
 
 def _available_bytes(end_offset: int, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
-    """Return how many bytes are available for a request: the limit, if there is a batch that did not fit."""
+    """Return how many bytes are available for a request: the records, or at least the limit if a batch did not fit."""
     next_offset = split_batches(records)[-1].last_offset + 1 if records else requested.fetch_offset
     return len(records) if next_offset >= end_offset else max(len(records), limit_bytes)
 

@@ -1,7 +1,10 @@
-"""ListOffsets: the offset of the first record from a timestamp on, or of a special position such as LATEST.
+"""ListOffsets: the offset of the first record with at least a given timestamp, or of a special position.
 
-Special positions are negative timestamps. Version 0 returns several offsets for a timestamp: the start offsets of
-segments.
+Special positions are negative timestamps, such as -1 for LATEST. Version 0 returns several offsets for a timestamp: the
+start offsets of segments and the end of the log.
+
+A partition that a request names twice gets INVALID_REQUEST, as in Kafka (ListOffsetsRequest.duplicatePartitions).
+Version 0 has no such check (KafkaApis.handleListOffsetRequestV0).
 """
 
 from collections import Counter
@@ -79,7 +82,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
 
 
 def _requested(call: Call) -> list[ListOffsetsTopic]:
-    """Return the requested topics. Since Kafka 4.0 each is returned once, with each partition once, if it has some."""
+    """Return the topics and partitions to answer. Before Kafka 4.0, these are the requested ones.
+
+    Since Kafka 4.0, duplicates are merged and topics without partitions are dropped, because ReplicaManager.fetchOffset
+    collects the results in a map by partition (KIP-1075). A request with an invalid isolation level does not get there:
+    its error response has the topics as requested (ListOffsetsRequest.getErrorResponse).
+    """
     topics: list[ListOffsetsTopic] = call.request.topics
     if call.broker.release < _KIP_1075:
         return topics
@@ -137,7 +145,14 @@ def _partition(cluster: "Cluster", call: Call, name: str, requested: ListOffsets
 
 
 def _offset(partition: Partition, timestamp_ms: int, end_offset: int) -> TimestampAndOffset:
-    """Return the offset for a timestamp or a special position, before the end for the isolation level."""
+    """Return the offset for a timestamp or a special position.
+
+    Args:
+        partition: The partition.
+        timestamp_ms: The timestamp in milliseconds, or a special position.
+        end_offset: The end of the readable records: the last stable offset for read_committed, else the high watermark.
+            LATEST returns it. A timestamp finds only records before it.
+    """
     log = partition.log
     if timestamp_ms == LATEST:
         return TimestampAndOffset(end_offset, -1, partition.leader_epoch)

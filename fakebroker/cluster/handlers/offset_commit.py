@@ -99,7 +99,7 @@ def _response(
     accepted: Sequence[Entry],
     errors: Sequence[ErrorCode],
 ) -> OffsetCommitResponse:
-    """Return the results of partitions. The topics that are `named` come first, then those of accepted partitions."""
+    """Return the results of partitions. The topics in `named` come first, then the topics of accepted partitions."""
     topics = {
         (name, topic_id): OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
         for name, topic_id in [*named, *(entry[:2] for entry in accepted)]

@@ -64,7 +64,7 @@ def _error(cluster: "Cluster", call: Call, name: str, index: int | None = None) 
 
 
 def _topics(names: Iterable[str], results: Iterable[tuple[Entry, ErrorCode]]) -> list[OffsetDeleteResponseTopic]:
-    """Return the topics with these names, and those of the results."""
+    """Return the results by topic. The topics in `names` come first, even without results."""
     topics = {name: OffsetDeleteResponseTopic(name=name, partitions=[]) for name in names}
     for (name, index), error in results:
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))

@@ -273,7 +273,7 @@ class Produce:
         self._answer_if(self._append_part())
 
     def _answer_if(self, is_complete: bool) -> None:
-        """Answer the request, which was parked, if it is complete."""
+        """Answer the parked request after its last part."""
         if is_complete:
             self._cluster.requests.answer(self._call, self.response, self._cluster.now_ms)
 

@@ -1,6 +1,6 @@
 """SaslAuthenticate: ILLEGAL_SASL_STATE, because the client has authenticated already, or uses a PLAINTEXT listener.
 
-Source: KafkaApis.handleSaslAuthenticateRequest. `fakebroker.cluster.authentication` answers those of other clients.
+Source: KafkaApis.handleSaslAuthenticateRequest. `fakebroker.cluster.authentication` answers other clients.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """SaslHandshake: ILLEGAL_SASL_STATE, because the client has authenticated already, or uses a PLAINTEXT listener.
 
-Source: KafkaApis.handleSaslHandshakeRequest. `fakebroker.cluster.authentication` answers those of other clients.
+Source: KafkaApis.handleSaslHandshakeRequest. `fakebroker.cluster.authentication` answers other clients.
 """
 
 from typing import TYPE_CHECKING

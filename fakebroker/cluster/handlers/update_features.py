@@ -46,7 +46,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> UpdateFeaturesRespo
         store_min_isr(cluster)
     if call.api_version > 1:
         return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
-    # Kafka 4.0 and later have the name of the code as its message.
+    # Since Kafka 4.0, the message of a successful result is the name of its error code: "NONE".
     done = (ErrorCode.NONE, ErrorCode.NONE.name if call.broker.release >= KIP_1022 else None)
     errors = [done if message is None else (ErrorCode.INVALID_UPDATE_VERSION, message) for message in faults]
     return _results(list(zip(updates, errors, strict=True)))

@@ -80,8 +80,9 @@ def _places(marker: WritableTxnMarker) -> list[TopicPartition]:
 
 
 def _has_repeated_log(cluster: "Cluster", call: Call, places: Sequence[TopicPartition]) -> bool:
-    """Return whether a marker names a partition twice, except those of group coordinators.
+    """Return whether a marker names a partition twice.
 
+    Partitions of __consumer_offsets, and partitions without a replica on the broker, do not count.
     Kafka then writes the marker once, but waits for two results: the request is never answered.
     """
     logs = [each for each in places if each[0] != OFFSETS_TOPIC]
@@ -102,7 +103,7 @@ def _fails(cluster: "Cluster", call: Call, marker: WritableTxnMarker, places: It
 
 
 def _replica(cluster: "Cluster", call: Call, place: TopicPartition) -> Partition | ErrorCode:
-    """Return a partition of which the broker has a replica, or UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return a partition; UNKNOWN_TOPIC_OR_PARTITION if the broker has no replica of the partition."""
     partition = find_partition(cluster, place[0], ZERO_UUID, place[1], by_id=False)
     if isinstance(partition, Partition) and call.broker.node_id not in partition.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

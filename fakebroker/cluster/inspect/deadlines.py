@@ -1,9 +1,9 @@
 """Pending deadlines of a cluster: events that happen when the brokers' clock reaches a time.
 
-What happens to groups is forecast from their timers, as if members send heartbeats and no other requests: the
-functions of the coordinator run on a copy of the group. A timer that another one prevents, such as the session of a
-member that the join timer removes before, is left out. Waiting Fetch requests are left out, too: their deadlines use
-the clients' clock.
+The events of groups are forecast from their timers: the functions of the coordinator run on a copy of the group. The
+forecast assumes that members send heartbeats and no other requests. A timer that another timer prevents is left out;
+example: the join timer removes a member before its session expires. Waiting Fetch requests are left out, too, because
+their deadlines use the clients' clock.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -312,8 +312,8 @@ _MAX_OF_A_GROUP = 20
 class Deadline(View, frozen=True, kw_only=True):
     """An event that happens at a time, unless another event prevents it.
 
-    Events of groups are those that happen if the members of the group send heartbeats and no other requests; with
-    `restarts_with_requests`, if the member itself sends no request until then. The former do not move with heartbeats.
+    An event of a group happens if the members of the group send heartbeats and no other requests. Heartbeats do not
+    move it. An event with `restarts_with_requests` happens if the member itself sends no request until then.
 
     Attributes:
         at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
@@ -466,7 +466,7 @@ def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
-    """Return up to 20 deadlines of a group, earliest first, including the ends of delays of its requests and responses."""
+    """Return up to 20 deadlines of a group, earliest first. The end of the delay of a request or response is one."""
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.groups.classic.get(group_id) if broker else None
     deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []

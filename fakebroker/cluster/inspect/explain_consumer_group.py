@@ -100,7 +100,7 @@ class ConsumerGroupExplanation:
     def _waiting(
         self, member: ConsumerGroupMember, awaited: Sequence[AwaitedPartition], *, is_holder: bool
     ) -> Iterator[str]:
-        """Yield what a member waits for, and from which other member; or what its next heartbeat gets."""
+        """Yield sentences on partitions that a member waits for and their holders, or on its session or heartbeat."""
         name = self._describe(member)
         if member.member_epoch == LEAVING_STATIC_EPOCH:
             kept = self._partitions(self.reader.named(member.assigned))

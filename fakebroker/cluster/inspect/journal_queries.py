@@ -443,8 +443,8 @@ class JournalQueries:
 
         Raises:
             AssertionError: A step was not found; the message shows it and the requests in its place.
-            IncompleteJournalError: The first steps may be among the requests that the journal has dropped, and the
-                others were found. It is an AssertionError, too.
+            IncompleteJournalError: The journal has dropped requests that may match the first steps, and it contains the
+                rest of the steps. It is an AssertionError, too.
             ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
         __tracebackhide__ = True  # pytest shows the test's call.
@@ -593,11 +593,11 @@ class JournalView(JournalQueries, msgspec.Struct, frozen=True):
         return described(filters.pop("api", None), filters)
 
     def check_undropped(self, in_scope: Matcher, steps: Sequence[Matcher], calls: Sequence[Numbered]) -> None:
-        """Require that a sequence of requests, which is not in the journal as a whole, did not begin with dropped ones.
+        """Require that a sequence, which is not complete in the journal, did not begin with dropped requests.
 
         Raises:
-            IncompleteJournalError: The first steps may match dropped requests, and the others are found; or a step may
-                match a request that is left out.
+            IncompleteJournalError: The first steps may match dropped requests, and the rest of the steps is found. Or a
+                step may match a request that is left out.
         """
         for step in steps:
             self._check_not_left_out("the order is not decided:", [in_scope, step])

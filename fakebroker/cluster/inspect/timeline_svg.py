@@ -53,7 +53,7 @@ def draw(
     Shapes have CSS classes. The attribute `data-x` of the picture has the x positions of the moments, in pixels.
 
     Args:
-        layout: What the picture shows.
+        layout: The states, rows and headings of the timeline.
         key: The id of the group, or the transactional id.
         moments: Oldest first.
         taken_ms: The time at which the picture ends, in milliseconds since the Unix epoch.
@@ -95,7 +95,7 @@ def draw(
 
 
 def _by_relevance(moments: Sequence[Moment], names: Mapping[str, str]) -> list[str]:
-    """Return the member ids: first those that the group waits for, then others, then former ones, newest first."""
+    """Return the member ids: members that the group waits for, other members, then former members, newest first."""
     last = moments[-1]
     members, joined = frozenset(last.members), _joined(last)
     return [

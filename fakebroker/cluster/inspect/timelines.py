@@ -179,7 +179,7 @@ def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
 
 
 def _row(layout: TimelineLayout, moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of one moment; those after the first have only the text that did not fit."""
+    """Yield the lines of one moment. Lines after the first line contain only the text that did not fit."""
     changes = [
         sign + cut_line(names[member_id], _MAX_NAME)
         for sign, ids in (("+", moment.joined), ("*", moment.rejoined), ("-", moment.left))

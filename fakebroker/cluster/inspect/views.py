@@ -46,9 +46,10 @@ class AwaitedPartition(msgspec.Struct, frozen=True):
 
     Attributes:
         holder_id: The member id of the other member.
-        is_revoked: Whether the holder has been told to give it up. If not, its next heartbeat tells it.
-        until_ms: When the holder is removed, by the brokers' clock, unless it gives the partition up (`is_revoked`), or
-            sends a heartbeat before.
+        is_revoked: Whether the coordinator has asked the holder to give the partition up. If not, the response to the
+            holder's next heartbeat does.
+        until_ms: When the holder is removed, by the brokers' clock. With `is_revoked`, unless it gives the partition up
+            before; otherwise, unless it sends a heartbeat before.
     """
 
     topic: str
@@ -649,8 +650,8 @@ def report(
 ) -> str:
     """Return the text that is shown when a test with a cluster fails: seed, groups, transactions and last requests.
 
-    It has the groups and transactional ids that changed last, the first members and missing markers of each, and the
-    beginnings of long lines, and says how many others there are.
+    The text has the groups and transactional ids that changed last, and the first members and missing markers of each.
+    Long lines are cut. The text mentions how many items it omits.
     """
     latest = sorted(groups, key=_changed_ms, reverse=True)[:_REPORTED_GROUPS]
     shown = {id(group) for group in latest}

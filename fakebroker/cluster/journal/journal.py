@@ -148,7 +148,8 @@ class Journal:
         """Count the response to a call, unless the call was dropped; and drop the oldest calls if a limit is exceeded.
 
         Args:
-            call: The call, with its response, if it has one. See `min_response_bytes` for when this may be omitted.
+            call: The call, with its response unless it gets none. `min_response_bytes` says for which calls this method
+                need not be called.
             wire_bytes: The size of the response's frame; 0 without a response.
         """
         dropped = self.dropped
@@ -234,7 +235,7 @@ class HeadersJournal(Journal):
     """A journal that keeps summaries instead of messages.
 
     A call is summarized when its response is sent, and before the journal is read. The size of a summarized call is
-    that of its texts.
+    the size of its texts.
     """
 
     __slots__ = ("_pending",)

@@ -137,7 +137,7 @@ _measures: dict[type[Struct], _Count] = {}
 
 
 def _measure(cls: type[Struct]) -> _Count:
-    """Return a function that returns the size of the objects of which structs of a class are made."""
+    """Return a function that measures a struct of a class: the bytes of all objects in it."""
     if cls not in _measures:
         base = _allocated(_OBJECT_BYTES + _POINTER_BYTES * (len(cls.FIELDS) + 1))
         measured = [

@@ -80,8 +80,8 @@ class Cleaner:
             batches: All batches of the log.
             producers: The producers of the log. Aborted transactions without records are removed.
             now_ms: The brokers' time in milliseconds.
-            min_lag_ms: Batches with a timestamp that is less than this before `now_ms`, and those after them, are not
-                compacted yet.
+            min_lag_ms: Compaction stops before the first batch with a timestamp later than `now_ms - min_lag_ms`; 0 for
+                no limit.
             delete_retention_ms: How long tombstones, and the markers of transactions without records, are kept after
                 they were first compacted.
         """

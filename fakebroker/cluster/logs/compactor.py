@@ -122,7 +122,7 @@ class Compactor:
         return self._segments[-1].last_offset if self._segments else -1
 
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:
-        """Yield the batches in segments from the one that contains the offset, or from the next if none does."""
+        """Yield the batches in segments, from the first batch that ends at the offset or after it."""
         for index in range(bisect_left(self._segments, offset, key=attrgetter("last_offset")), len(self._segments)):
             yield from self._segments[index].batches(offset)
 

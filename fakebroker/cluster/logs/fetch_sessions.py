@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): the partitions that each client fetches, cached at one broker.
 
 The first request of a session names all partitions. Later requests name only the partitions to add, change or forget,
-and their responses contain only partitions with changes. Classes and rules are those of Kafka's FetchSession.scala.
+and their responses contain only partitions with changes. Classes and rules follow Kafka's FetchSession.scala.
 """
 
 from collections.abc import Iterable
@@ -42,9 +42,9 @@ class FetchContext:
         partitions: The partitions to read.
 
     Attributes:
-        hidden: Those that the client may not read.
-        names: The names of the topics with the ids in the request. A session keeps those that it has found once.
-        refused: The errors of those that did not exist when the request was read; None before.
+        hidden: The partitions that the client may not read.
+        names: The names of the topics with the ids in the request. A session keeps the names that it has found.
+        refused: The errors of partitions that did not exist when the request was read; None before.
     """
 
     hidden: frozenset[Key] = frozenset()
@@ -105,7 +105,7 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A Fetch in a session. All partitions of the session are read, and those with changes are returned."""
+    """A Fetch in a session. All partitions of the session are read; partitions with changes are returned."""
 
     def __init__(self, session: "FetchSession") -> None:
         super().__init__({key: cached.request for key, cached in session.partitions.items()})
@@ -153,7 +153,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One session. `epoch` is the epoch that the next request must have; `names` are those of `FetchContext`."""
+    """One session. `epoch` is the epoch that the next request must have; for `names`, see `FetchContext`."""
 
     session_id: int
     partitions: dict[Key, CachedPartition]
@@ -259,9 +259,10 @@ class FetchSessions:
     def make_room(self, size: int, now_ms: float) -> bool:
         """Evict a session if the cache is full, and return whether a session with `size` partitions may be created.
 
-        Evicts the least recently used session if it has not been used for longer than `EVICTION_MS`. Otherwise evicts
-        the session with the fewest partitions, among those that were last used more than `EVICTION_MS` after they were
-        created, if it has fewer than `size`; of equal ones, the first created.
+        Evicts the least recently used session if it has not been used for longer than `EVICTION_MS`. If it was used
+        since, another session may be evicted: a session that was last used more than `EVICTION_MS` after its creation,
+        and has fewer than `size` partitions. Of several such sessions, evicts the session with the fewest partitions;
+        of equal sessions, the first created.
         """
         if len(self._sessions) < self._max_sessions:
             return True

@@ -74,7 +74,7 @@ class LogManager:
         return max(1, self._cleaner_interval_ms())
 
     def _led(self) -> Iterator[tuple[Partition, LogConfig]]:
-        """Yield the partitions with their configs, except those of internal topics."""
+        """Yield partitions with their configs. Skips internal topics, and partitions whose last leader was removed."""
         for topic in self._topics:
             for partition in () if topic.is_internal else topic.partitions:
                 config = self._config_of(partition)

@@ -278,7 +278,7 @@ class PartitionLog:
         return b"".join(chosen)
 
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:
-        """Return the batches from the one that contains the offset, or from the next one if none does."""
+        """Return the batches, from the first batch that ends at the offset or after it."""
         self._complete()
         return self._batches_from(offset)
 
@@ -381,9 +381,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset becomes the end of the last remaining batch. Producers and transactions are those of the
-        remaining batches. In a compacted log, if more than the compactor's window is dropped, older records that the
-        dropped ones have superseded may be missing.
+        The log end offset becomes the end of the last remaining batch. Producers and transactions are restored from the
+        remaining batches. If more than the compactor's window of a compacted log is dropped, older records may be
+        missing: the records that the dropped records have superseded.
 
         Raises:
             ValueError: The offset is out of range.

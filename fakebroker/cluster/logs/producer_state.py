@@ -54,7 +54,7 @@ class AppendedBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its producer, the offset of its first record, and that of its marker."""
+    """A transaction that was aborted: its producer, and the offsets of its first record and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -66,7 +66,7 @@ class PendingVerification:
     """The check that the transaction coordinator knows the partition, from the request to its first batch in the log.
 
     Follows Kafka's `VerificationStateEntry`. A later batch must not be appended before an earlier one whose
-    verification has failed, because the producer repeats that one.
+    verification has failed, because the producer sends the earlier batch again.
 
     Attributes:
         epoch: The highest producer epoch of the batches.
@@ -205,7 +205,10 @@ class Producers:
         return [each for each in self._aborted[first:] if each.first_offset < end_offset]
 
     def remember(self, batch: RecordBatch) -> None:
-        """Store a batch that was appended. Other batches than those of producers, and markers, are ignored."""
+        """Store a batch that was appended. A marker ends a transaction.
+
+        Batches without a producer id, and control batches that are not markers, are ignored.
+        """
         if batch.producer_id < 0:
             return
         if batch.is_control:
@@ -240,7 +243,7 @@ class Producers:
         return producer
 
     def _end(self, batch: RecordBatch, marker: Marker) -> None:
-        """End the open transaction of a producer, if there is one."""
+        """Apply the marker in a batch: the producer has no open transaction afterwards."""
         pending = self._verifications.get(batch.producer_id)
         # With KIP-890, a marker in the epoch of a pending verification has ended the transaction before that one.
         if pending is not None and not (pending.adds and pending.epoch == batch.producer_epoch):
@@ -255,8 +258,8 @@ class Producers:
     def truncated(self, batches: Iterable[RecordBatch], end_offset: int) -> None:
         """Restore the state at an earlier end of the log, from the remaining batches.
 
-        Producers that wrote later are those of the remaining batches; others do not change, even if their records were
-        deleted.
+        A producer that wrote later is restored from its remaining batches, or removed if it has none. Other producers
+        do not change, even if their records were deleted.
         """
         self._verifications.clear()
         if all(producer.last_offset < end_offset for producer in self._by_id.values()):
@@ -315,8 +318,8 @@ class Producers:
             producer_id: The producer id.
             epoch: The producer epoch of the marker.
             coordinator_epoch: The epoch of the coordinator.
-            raises_epoch: Whether the epoch of the marker is higher than that of the records (KIP-890, since 4.2).
-                Then an equal epoch is refused, unless no transaction is open: the marker may be a repeated one.
+            raises_epoch: Whether the marker must have a higher epoch than the records (KIP-890, since 4.2). An equal
+                epoch is accepted only if no transaction is open: the marker may have been sent again.
         """
         producer = self._by_id.get(producer_id) or Producer(producer_id, NO_EPOCH, last_timestamp_ms=-1)
         is_same = raises_epoch and epoch == producer.epoch and producer.transaction_offset is not None
@@ -338,11 +341,11 @@ class Producers:
         Args:
             batch: The batch as it was sent by its producer.
             release: The release that the broker emulates.
-            log_start_offset: Releases up to 2.3 remove producers all of whose records are before it.
-            verification: Its verification; None if the batch is not transactional, or the broker does not verify.
+            log_start_offset: Releases up to 2.3 remove a producer if all its records are before this offset.
+            verification: The verification of the batch. None if the batch is not transactional, or is not verified.
 
         Returns:
-            The appended batch of which it is a duplicate; None if it is new and may be appended.
+            The batch in the log that this batch repeats; None if the batch is new and may be appended.
 
         Raises:
             RefusedBatchError: The producer epoch is old, the sequence number is not the next one, or the state of the

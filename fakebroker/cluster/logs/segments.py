@@ -23,12 +23,12 @@ _LEVEL = 1  # Of zstd: higher ones take longer, and save nothing.
 class Segment:
     """Consecutive batches, which are not modified. Compressed ones are decompressed whenever they are read.
 
-    Keys are compared by their hashes of 64 bits, as Kafka's cleaner compares them by theirs (`SkimpyOffsetMap`).
+    Keys are compared by their hashes of 64 bits. Kafka's cleaner also compares hashes (`SkimpyOffsetMap`).
 
     Attributes:
-        offsets: The offsets of the records with a key, except control records and those of aborted transactions.
+        offsets: The offsets of the records with a key, without control records and records of aborted transactions.
         hashes: The hashes of their keys.
-        doomed: Offsets of records that a pass drops in any case: tombstones, records without a key, and those of
+        doomed: Offsets of records that a pass drops in any case: tombstones, records without a key, and records of
             aborted transactions.
         record_count: The number of records, control records included.
         is_transactional: Whether a batch is transactional.
@@ -85,7 +85,7 @@ class Segment:
         return twin
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Yield the batches from the one that contains the offset, or from the next one if none does."""
+        """Yield the batches, from the first batch that ends at the offset or after it."""
         starts, data = self._starts, self.data
         first = bisect_left(starts, offset, key=partial(_last_offset_at, data))
         for number in range(first, len(starts)):

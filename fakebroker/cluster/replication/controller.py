@@ -135,7 +135,7 @@ class Controller:
         self._place(partition, kept, now_ms, how)
 
     def hold_copies(self, topic: str | None, now_ms: float) -> None:
-        """Make the copies of a topic, or with None those of all topics, wait for `release_copies`."""
+        """Make the copies of a topic wait for `release_copies`. None: the copies of all topics."""
         self.copies.held_topics.add(topic)
         self.copies.reschedule(now_ms)
 
@@ -197,7 +197,7 @@ class Controller:
         return partition.leader_id != preferred and preferred in self.eligible(partition)
 
     def elect_preferred(self, now_ms: float, how: Failover) -> None:
-        """Make the preferred leader of each partition its leader, if it is eligible."""
+        """Make each eligible preferred leader the leader of its partition."""
         for topic in self.topics.all():
             for partition in topic.partitions:
                 if self.can_lead_again(partition):
@@ -227,8 +227,10 @@ class Controller:
     def _balance_leaders(self, timer: object, due_ms: float, now_ms: float) -> None:
         """Elect preferred leaders and schedule the next election.
 
-        Since 4.0 all of them (ReplicationControlManager.maybeBalancePartitionLeaders), before only those of brokers
-        that have lost many (KafkaController.checkAndTriggerAutoLeaderRebalance).
+        Since 4.0, all preferred leaders are elected (ReplicationControlManager.maybeBalancePartitionLeaders).
+
+        Before 4.0, a broker is elected only if more than `balance.percentage` percent of the partitions that prefer it
+        have another leader (KafkaController.checkAndTriggerAutoLeaderRebalance).
         """
         balance = self.balance
         assert balance is not None
@@ -302,8 +304,8 @@ class Controller:
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Take all replicas from a broker that will be removed.
 
-        Each moves to another broker that has no replica of the partition, if there is one: to a broker that is up if
-        possible, because only that is in sync and can become the leader.
+        Each replica moves to another broker that has no replica of the partition; without such a broker, it is removed.
+        Brokers that are up are preferred, because only their replicas are in sync and can become the leader.
         """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics.all():

@@ -93,7 +93,7 @@ class CoordinatorMoves(Generic[C]):
             returns the old leader.
         queue: The timers of the cluster.
         number: The place of this topic among those whose loading ends at the same time.
-        is_started: Whether leaders coordinate their partitions. Those of a fresh cluster may not yet (`FirstUse`).
+        is_started: Whether leaders coordinate their partitions. False until the topic is in use (`FirstUse`).
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -121,7 +121,7 @@ class CoordinatorMoves(Generic[C]):
         self._schedule()
 
     def move(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
-        """Move the coordinator of a partition from its old leader to its new one, if it has one."""
+        """Move the coordinator of a partition from its old leader to its new leader. There may be no new leader."""
         if not self.is_started:
             return
         index = partition.index

@@ -1,4 +1,4 @@
-"""Copies of partitions to the replicas that reassignments add: what they wait for, and how long throttled ones take.
+"""Copies of partitions to the replicas that reassignments add: when a copy waits, and how long a throttled copy takes.
 
 Records are not copied, because all replicas of a partition share one log. A copy only decides when its replica is in
 sync. Does not depend on requests or configs.

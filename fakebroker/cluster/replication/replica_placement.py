@@ -10,7 +10,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class _Rack:
-    """The brokers of one rack. Each partition takes them in turn, from the broker after that of the partition before.
+    """The brokers of one rack. Partitions take them in turn: each starts one broker after the previous partition.
 
     Args:
         brokers: The brokers, ordered by node id.
@@ -98,8 +98,8 @@ def preferred_read_replica(partition: Partition, in_sync: Iterable[BrokerNode], 
         rack_id: The rack of the consumer.
 
     Returns:
-        The node id of a follower in the consumer's rack, if there is one and the leader is in another rack. Of several
-        followers, the last one by node id, because Kafka's tie-break is the highest.
+        The node id of a follower in the consumer's rack. None if the rack has no in-sync replica, or has the leader. Of
+        several followers, the highest node id, as in Kafka.
     """
     in_rack = [broker.node_id for broker in in_sync if broker.rack == rack_id]
     return None if partition.leader_id in in_rack else max(in_rack, default=None)
@@ -125,7 +125,7 @@ class ReplicaPlacement:
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
         """Choose the brokers of a new topic that is not internal.
 
-        Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
+        Each topic starts one broker after the previous topic; Kafka starts at a random broker.
         """
         first, self.placed_topics = self.placed_topics, self.placed_topics + 1
         return self.place(partitions, replication_factor, first)

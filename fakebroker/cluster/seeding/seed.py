@@ -1,6 +1,6 @@
 """Seeded groups: groups that are created without clients.
 
-A `GroupSeed` describes a group; its defaults are those of Kafka's consumers. `seed_groups` writes groups to
+A `GroupSeed` describes a group; its defaults are the defaults of Kafka's consumers. `seed_groups` writes groups to
 __consumer_offsets, loads them into their coordinators, and then brings them to the requested states.
 """
 
@@ -103,8 +103,8 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         members: Number of members; or a list with a client id, a `MemberSeed` or a table of its fields for each
             member, the leader first. Their sessions start when the group is seeded, and expire unless a client
             continues with the member's id.
-        topics: Topics that all members subscribe to, which must exist; by default those of `assignment`, `offsets` and
-            `lag`.
+        topics: Topics that all members subscribe to, which must exist; by default the topics of `assignment`, `offsets`
+            and `lag`.
         generation: Generation id; by default 1, or 2 in state CompletingRebalance.
         state: State, by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
         offsets: Committed offsets by partition, such as {"orders-0": 5}, up to the ends of the logs.
@@ -119,7 +119,7 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             partitions of `topics`.
         type: "classic", or "consumer" for a consumer group (KIP-848). `generation` is then the epoch of the group, of
             its target assignment and of its members, and `state` is Stable, Assigning, Empty or Dead. The session
-            timeout is that of the group.
+            timeout is a config of the group.
     """
 
     group_id: str

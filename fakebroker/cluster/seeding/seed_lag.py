@@ -19,7 +19,7 @@ _RECORDS_PER_STEP = 500
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A committed offset of a seed, of which the offset, the lag, or both are given.
+    """A committed offset of a seed, given as an offset, a lag, or both.
 
     Attributes:
         group_id: The group.

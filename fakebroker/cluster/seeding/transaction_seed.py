@@ -30,7 +30,7 @@ from fakebroker.validation import Seconds
 
 if TYPE_CHECKING:
     RecordCounts = Mapping[str, int]
-else:  # msgspec supports one type of keys; they are validated as names of partitions.
+else:  # msgspec validates the counts. `seed_transaction` validates the keys as names of partitions.
     RecordCounts = Mapping[str, Annotated[int, Meta(ge=0, le=100_000)]]
 """Numbers of records by partition."""
 
@@ -81,7 +81,13 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
 
     Raises:
         ConfigError: The id exists or has no coordinator, the producer id is in use, a partition does not exist or has
-            no leader, or the fields contradict each other. Then nothing is changed.
+            no leader, the record of the id cannot be stored, or the fields contradict each other. No transactional id
+            and no records are created. If a partition is wrong or the fields contradict each other, nothing else is
+            changed. In the other cases, __transaction_state may have been created, with its coordinators. If the record
+            cannot be stored, the producer id is also used up, and a failure of `fail_transaction_append` may have been
+            applied.
+        DiskFullError: There is no space for the records of the transaction. The record of the id is in its log, but the
+            coordinator does not know the id until it loads the log again.
     """
     name, where = seed.transactional_id, f"transactional id {shown(seed.transactional_id)}"
     if not name:
@@ -140,8 +146,8 @@ def seed_hanging_transaction(
     """Append records of a transaction that no coordinator knows; see `ClusterCommands.seed_hanging_transaction`.
 
     Raises:
-        ConfigError: The partition does not exist or has no leader, or its log ends after the offset. Then nothing is
-            changed.
+        ConfigError: The partition does not exist or has no leader, its log ends after the offset or too far before it,
+            or its leader refuses the records up to the offset. Nothing is appended then.
     """
     found = _checked_partition(cluster, partition, "")
     end = found.log.log_end_offset
@@ -171,7 +177,7 @@ def _check_unused(cluster: Cluster, producer_id: int, where: str) -> None:
 
 
 def _producer_id(cluster: Cluster, given: int | None) -> int:
-    """Return the given producer id, which brokers then do not return any more, or one that is not in use."""
+    """Return the given producer id, or the next unused one if it is None. InitProducerId then returns higher ids."""
     if given is None:
         return cluster.new_producer_id()
     cluster.next_producer_id = max(cluster.next_producer_id, given + 1)

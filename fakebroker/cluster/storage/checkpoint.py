@@ -20,7 +20,7 @@ _BATCHES_BYTES = 256 * 1024
 
 
 def live_bytes(cluster: Cluster) -> int:
-    """Return about the size of a checkpoint: that of all batches."""
+    """Return the approximate size of a checkpoint in bytes: the size of all batches."""
     return sum(partition.log.size_bytes for topic in cluster.topics.all() for partition in topic.partitions)
 
 
@@ -38,7 +38,7 @@ def collect(cluster: Cluster, writer: StateWriter) -> Entries:
 
 
 def write(entries: Entries, write_entry: Write) -> None:
-    """Write collected entries. May run in another thread than that of the cluster."""
+    """Write collected entries. May run in another thread than the cluster's thread."""
     for kind, content, chunks in entries:
         if kind is not Kind.BATCHES:
             write_entry(kind, (content,))

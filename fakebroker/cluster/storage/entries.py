@@ -1,6 +1,7 @@
-"""The kinds of entries, and the contents of those that are not batches. Entries are applied in order.
+"""The kinds of entries, and their contents, except batches. Entries are applied in order.
 
-Contents are msgpack arrays. Those of a partition follow its key: the id of its topic and its index.
+A content is a msgpack array, an offset (`OFFSET`), or the id of a deleted topic. In an entry of a partition, the key of
+the partition comes first: the id of its topic and its index.
 """
 
 import struct
@@ -102,7 +103,7 @@ class StoredProducer(NamedTuple):
 
 
 class StoredLog(NamedTuple):
-    """A log without its batches: what they do not tell, because older ones were dropped. See `PartitionLog`."""
+    """A log without its batches: the state from batches that may have been dropped. See `PartitionLog`."""
 
     log_start_offset: int
     log_end_offset: int

@@ -12,11 +12,13 @@ SPARE_BYTES = 1024 * 1024
 
 
 class EntryWriter:
-    """Writes entries in the order of their changes, and nothing for which there is no space.
+    """Writes entries in the order of their changes, as long as there is space.
 
-    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`). Other
-    changes have been made already, such as the election of a leader: their entries use the spare space, and wait until
-    there is some. Meanwhile all else is refused, because entries refer to earlier ones.
+    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`).
+
+    Other changes have been made already, such as the election of a leader. Their entries may use the spare space. If
+    the spare space is used up, the entries wait. Meanwhile appends, requests and commands are refused, because entries
+    refer to earlier entries.
 
     Args:
         storage: Where entries are written.
@@ -28,14 +30,14 @@ class EntryWriter:
         self._encoded = encoded
         self._changed: dict[bytes, Topic] = {}
         self._postponed: deque[tuple[Kind, tuple[bytes, ...]]] = deque()
-        # The sizes of the last entries of topics and sections, by id and kind: what a change of all of them writes.
+        # The sizes of the last entries of topics (by id) and sections (by kind): a change of all writes their sum.
         self._sizes: dict[bytes | Kind, int] = {}
         self._state_bytes = 0
         self._claimed_bytes = 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether entries wait: those of changed topics until the next entry, or entries for space."""
+        """Whether entries wait. Changed topics wait until the next entry is written, other entries wait for space."""
         return bool(self._changed or self._postponed)
 
     # What can be refused
@@ -120,7 +122,7 @@ class EntryWriter:
         return True
 
     def release_claims(self) -> None:
-        """Note that the topics and sections were written for which space was claimed."""
+        """Release the claimed space, after the changed topics and sections were written."""
         self._claimed_bytes = 0
 
     def _set_size(self, key: bytes | Kind, size_bytes: int) -> None:

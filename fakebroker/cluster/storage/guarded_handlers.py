@@ -26,16 +26,16 @@ GUARDED = frozenset(
 requests that may create a topic besides (Metadata, FindCoordinator) are answered."""
 
 _CREDENTIAL_BYTES = 256
-"""The largest size of a stored SCRAM credential, without what the request has of it."""
+"""The largest size of a stored SCRAM credential, without the parts that are in the request."""
 _TOPIC_BYTES = 128
-"""The largest size of a topic, without what the request has of it, and without its partitions."""
+"""The largest size of a stored topic, without its partitions and the parts that are in the request."""
 
 
 class Guard(Protocol):
-    """What the handlers need of the storage."""
+    """Claims space for requests. `StateWriter` implements it."""
 
     def claim(self, growth_bytes: int) -> bool:
-        """Return whether a request can change what is stored, and this makes it larger by at most so many bytes."""
+        """Claim space for a request that lets the stored state grow by up to `growth_bytes`. False if there is none."""
         ...
 
 
@@ -66,7 +66,7 @@ class GuardedHandlers(dict[str, Handler]):
 
 def _growth_bytes(cluster: "Cluster", call: Call) -> int:
     """Return how much larger the entries of topics and sections can become by a request."""
-    # Stored, a request has at most 4 times its size, but for partitions and keys that it does not contain.
+    # A stored request is at most 4 times as large, plus partitions and SCRAM keys that it does not contain.
     growth = 4 * call.size
     if call.api.name == "AlterUserScramCredentials":
         growth += _CREDENTIAL_BYTES * len(call.request.upsertions)

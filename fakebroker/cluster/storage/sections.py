@@ -1,4 +1,4 @@
-"""The small parts of a cluster's state, each of which is written as a whole when it has changed."""
+"""The small parts of a cluster's state. A part that has changed is written as a whole."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple

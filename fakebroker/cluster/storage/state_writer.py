@@ -48,20 +48,22 @@ class LogWriter:
 class StateWriter:
     """Writes the changes of one cluster. Implements `ClusterStorage` and `TopicStorage`.
 
-    Changes of logs are written at once, before they are made; those of topics before the next change of a log; all
-    others by `write_changes`, which is called before responses are sent. What is not written for lack of space, no
-    response has acknowledged (see `EntryWriter`).
+    A change of a log is written at once, before it is made. A changed topic is written before the next change of a log,
+    or by `write_changes`. A changed section is written by `write_changes`, which is called before responses are sent.
+
+    When the disk is full, requests and commands that change the state are refused: no response claims their changes.
+    Changes that cannot be refused, such as the election of a leader, are written later (see `EntryWriter`).
 
     Args:
-        cluster: The cluster. Everything that it has is recorded by the first `write_changes`, except logs: a stored
-            state is restored between.
+        cluster: The cluster. The first `write_changes` writes all its topics and sections, but no logs. Logs are
+            empty then, or were restored from the stored state.
         storage: Where entries are written.
         starts: How often the cluster was started before.
 
     Attributes:
         sections_may_differ: Whether a request or command may have changed a section since the last `write_changes`.
-        was_replaced: Whether all topics were replaced. Nothing is written then, until a checkpoint has the new state
-            and `resume` is called, because entries of both states cannot be told apart.
+        was_replaced: Whether all topics were replaced, as by a reset. Until a checkpoint has the new state and `resume`
+            is called, nothing is written: entries of the old and the new state could not be told apart.
     """
 
     def __init__(self, cluster: Cluster, storage: Storage, starts: int) -> None:
@@ -74,14 +76,14 @@ class StateWriter:
         self.was_replaced = False
         cluster.storage = cluster.topics.storage = self
         cluster.requests.handlers = GuardedHandlers(self)
-        if not starts:  # The first entry, so that a crash leaves none without it. (There are some after other starts.)
+        if not starts:  # The ids are the first entry, so that a crash never leaves other entries without ids.
             self._entries.write_section(Kind.IDS, encode(self._current_ids()))
         self._attach_all()
 
     # ClusterStorage
 
     def claim(self, growth_bytes: int = 0, log_bytes: int = 0) -> bool:
-        """Return whether topics and sections can be changed; then they may be, see `EntryWriter.claim`."""
+        """Claim space for a change of topics and sections. Return False if there is none; see `EntryWriter.claim`."""
         if not self._entries.claim(growth_bytes, log_bytes):
             return False
         self.sections_may_differ = True
@@ -118,13 +120,13 @@ class StateWriter:
 
     def replaced(self) -> None:
         self._entries.forget_topics()
-        if self._ids is None:  # By the stored state, after a start: what follows continues it.
+        if self._ids is None:  # A start has restored the stored state. The next entries continue it.
             self._attach_all()
         else:
             self.was_replaced = True
 
     def resume(self) -> None:
-        """Continue after a checkpoint of the state that has replaced the earlier one."""
+        """Continue after all topics were replaced and a checkpoint has the new state."""
         self.was_replaced, self.sections_may_differ = False, True
         self._attach_all()
 
@@ -136,11 +138,11 @@ class StateWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes have not been written, after `write_changes` because of a full disk."""
+        """Whether changes are not written yet. If it is true after `write_changes`, the disk is full."""
         return self._entries.is_behind or self.sections_may_differ
 
     def write_changes(self) -> None:
-        """Write the topics and sections that have changed, those for which there is space."""
+        """Write the topics and sections that have changed, as far as there is space."""
         if self.was_replaced:
             return
         self._entries.catch_up()

@@ -163,7 +163,7 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
 
     Args:
         cluster: The cluster. It may have more brokers than the stored one.
-        stored: The state, of which at least the ids are known.
+        stored: The state. At least its ids must be known.
         now_ms: The brokers' time in milliseconds.
 
     Raises:

@@ -174,7 +174,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def null_protocol_name(context: RequestContext) -> str | None:
-    """Return what a JoinGroup response has if there is no protocol: since version 7 null, before ""."""
+    """Return the protocol name of a JoinGroup response without a protocol: null since version 7, "" before."""
     return None if context.api_version >= 7 else ""
 
 
@@ -308,7 +308,8 @@ class Group(ChangedGroup):
             initial delay expires and is extended.
         initial_delay_ms: The current delay of an initial rebalance.
         initial_remaining_ms: How much longer an initial rebalance may be delayed after the current delay.
-        join_deadline_ms: When the join timer expires; infinite if it is not running. `sync_deadline_ms` likewise.
+        join_deadline_ms: When the join timer expires; infinite if it is not running.
+        sync_deadline_ms: When the sync timer expires; infinite if it is not running.
         stored: The last stored value of a group with an extension, without the extension's tagged fields; else `None`.
         controls: The manual settings of the group's rebalances, or None.
         is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
@@ -445,10 +446,10 @@ class Group(ChangedGroup):
         self._add_moment(DEAD, now_ms)
 
     def record_conversion(self, cause: str, former: Enum, members: Collection[str], now_ms: float) -> None:
-        """Add to the change that the group has replaced a consumer group (KIP-848), whose history it continues.
+        """Record that the group has replaced a consumer group (KIP-848). It continues the consumer group's history.
 
         Args:
-            cause: Why it has.
+            cause: Why the group was replaced.
             former: The state of the consumer group.
             members: The member ids that it had.
             now_ms: The time.
@@ -741,14 +742,20 @@ class Group(ChangedGroup):
         self.parked_joins = NO_ENTRIES
 
     def refuse_join(self, member_id: str, error: ErrorCode, answered_id: str = "") -> None:
-        """Answer the parked join of a member, if there is one, with an error and a member id."""
+        """Answer the parked join of a member with an error and a member id.
+
+        Has no effect if no join of the member is parked.
+        """
         if member_id in self.parked_joins:
             context = self.parked_joins.pop(member_id)
             self.answer(context, join_error(context, error, answered_id))
             self.parked_joins = self.parked_joins or NO_ENTRIES
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> None:
-        """Answer the parked or held sync of a member, if there is one."""
+        """Answer the parked sync and the held sync of a member.
+
+        Has no effect if no sync of the member is parked or held.
+        """
         if member_id in self.parked_syncs:
             self.answer(self.parked_syncs.pop(member_id), response)
             self.parked_syncs = self.parked_syncs or NO_ENTRIES

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, LeaveGroup and the timers of a classic group: what they change, and what starts a rebalance.
+"""JoinGroup, SyncGroup, LeaveGroup and the timers of a classic group: their effects, and the causes of rebalances.
 
 Kafka's names for these are `classicGroupJoin`, `classicGroupSync` and `classicGroupLeave`.
 """

@@ -19,7 +19,7 @@ TopicId = bytes
 """The 16 bytes of a topic's UUID."""
 
 Assignment = Mapping[TopicId, frozenset[int]]
-"""The partitions of one member by topic. There is no empty set in it."""
+"""The partitions of one member by topic. A topic without partitions is not in it."""
 
 
 class MemberSpec(NamedTuple):
@@ -28,8 +28,8 @@ class MemberSpec(NamedTuple):
     Attributes:
         instance_id: Its `group.instance.id`; None for a dynamic member.
         topic_ids: The existing topics that it subscribes to.
-        assignment: Its target assignment so far; topics may be deleted or no longer subscribed. A static member that
-            replaces another one starts with the other's.
+        assignment: Its current target assignment. It may contain topics that were deleted, or to which the member no
+            longer subscribes. A static member that replaces another member starts with the target of that member.
     """
 
     instance_id: str | None
@@ -41,11 +41,11 @@ class GroupSpec(NamedTuple):
     """A group, as assignors see it (Kafka's `GroupSpec` and `SubscribedTopicDescriber`).
 
     Attributes:
-        members: The members by member id. `uniform` depends on their order: in Kafka, that of a hash map, which is
-            arbitrary but fixed for given member ids. Callers sort by member id.
+        members: The members by member id. The result of `uniform` depends on their order. Kafka has them in the order
+            of a hash map, which is arbitrary but fixed for given member ids. Callers sort them by member id instead.
         partition_counts: Number of partitions of each topic that a member subscribes to.
-        homogeneous: Whether all members subscribe to the same topics. Kafka compares the topics' names, including those
-            of topics that do not exist, so this is not derived from `topic_ids`.
+        homogeneous: Whether all members subscribe to the same topics. Kafka compares the names of topics, including
+            names of topics that do not exist. So this cannot be derived from `topic_ids`.
     """
 
     members: Mapping[str, MemberSpec]
@@ -56,10 +56,11 @@ class GroupSpec(NamedTuple):
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 """Returns the target assignment of every member, by member id.
 
-A partition has at most one owner in the group's members, and exactly one in the result, unless its topic has no
-subscriber. The assignment of a member may be the object that it had before, if nothing has changed.
+In the argument, each partition has at most one owner. In the result, each partition of a subscribed topic has exactly
+one owner, and partitions of other topics have none. If the assignment of a member does not change, the result may
+contain the same object.
 
-Raises `PartitionAssignorError`, which Kafka answers with UNKNOWN_SERVER_ERROR.
+Raises `PartitionAssignorError`; Kafka's response then has UNKNOWN_SERVER_ERROR.
 """
 
 
@@ -77,7 +78,8 @@ def uuid_order(topic_id: TopicId) -> tuple[int, int]:
 
 
 # The order of a Java `HashSet` of partitions. It decides which partitions a member gives up: Kafka's
-# `UniformHomogeneousAssignmentBuilder` keeps the first ones of such a set. The order is ascending below 16.
+# `UniformHomogeneousAssignmentBuilder` keeps the first partitions of such a set. Partitions 0 to 15 are in ascending
+# order, because a set has at least 16 buckets.
 
 
 _MIN_BUCKETS = 16
@@ -86,8 +88,8 @@ _MIN_BUCKETS = 16
 def hash_set_order(partitions: Collection[int]) -> list[int]:
     """Return partitions in the order of a `java.util.HashSet` that was created from a collection of them.
 
-    Kafka creates such sets when it reads records of target assignments. The order of partitions that share a bucket is
-    that of the record, which is not known here: they are in ascending order.
+    Kafka creates such sets when it reads records of target assignments. In Kafka, partitions that share a bucket are in
+    the order of the record. That order is not known here, so they are in ascending order.
     """
     buckets = _MIN_BUCKETS
     while buckets * 3 <= len(partitions) * 4:
@@ -101,8 +103,8 @@ def hash_set_order(partitions: Collection[int]) -> list[int]:
 def assign_ranges(group: GroupSpec) -> dict[str, Assignment]:
     """Assign each member one contiguous range of the partitions of each of its topics (Kafka's `RangeAssignor`).
 
-    Static members come first, by instance id; dynamic ones follow, by member id. If a topic's partitions cannot be
-    divided evenly, the first of its subscribers have one more. The assignment so far does not matter.
+    Static members come first, by instance id. Dynamic members follow, by member id. If a topic's partitions cannot be
+    divided evenly, its first subscribers get one more. The current assignment of the members has no effect.
     """
     subscribers = _subscribers(group)
     target: dict[str, dict[TopicId, frozenset[int]]] = {member_id: {} for member_id in group.members}
@@ -119,7 +121,7 @@ def assign_ranges(group: GroupSpec) -> dict[str, Assignment]:
 
 
 def _subscribers(group: GroupSpec) -> dict[TopicId, list[str]]:
-    """Return the subscribers of each topic in the order of ranges."""
+    """Return the subscribers of each topic, in the order in which they get ranges."""
     ranked = sorted(group.members.items(), key=_rank)
     if ranked and group.homogeneous:
         member_ids = [member_id for member_id, _ in ranked]
@@ -140,15 +142,16 @@ def _rank(item: tuple[str, MemberSpec]) -> tuple[bool, bytes]:
 
 
 _NO_OWNER = -1
-_MAX_ROUNDS = 16
+_MAX_ROUNDS = 16  # Kafka's `MAX_ITERATION_COUNT`.
 
 
 def assign_heterogeneous(group: GroupSpec) -> dict[str, Assignment]:
     """Balance a group whose members subscribe to different topics (Kafka's `UniformHeterogeneousAssignmentBuilder`).
 
     Members keep the partitions of topics that they subscribe to. Free partitions go to the subscribers with the fewest
-    partitions. Then, topic by topic, partitions move from the subscribers with the most partitions to those with the
-    fewest. The result stays uneven where only a chain of moves in several topics would make it even.
+    partitions. Then, topic by topic, partitions move from the subscribers with the most partitions to the subscribers
+    with the fewest. The result can stay uneven: if only moves in several topics together would make it more even, or
+    after `_MAX_ROUNDS` rounds.
     """
     return _Builder(group).build()
 
@@ -208,7 +211,12 @@ class _Builder:
                     self._move(topic_id, partition, member)
 
     def _balance(self) -> None:
-        """Balance one topic after the other, until a round moves nothing."""
+        """Balance one topic after the other, in rounds, until a round moves no partition.
+
+        Stops after 16 rounds, as Kafka does. If all subscribers of a topic have the same subscriptions, one round is
+        enough. Kafka assumes that in other groups each round about halves the imbalance. The limit can leave a group
+        uneven: for example, a long chain of topics, where each member shares one topic with the next member.
+        """
         topic_ids = [topic_id for topic_id, members in self._subscribers.items() if len(members) > 1]
         for _ in range(_MAX_ROUNDS):
             moved = [self._balance_topic(topic_id) for topic_id in topic_ids]
@@ -216,7 +224,7 @@ class _Builder:
                 break
 
     def _balance_topic(self, topic_id: TopicId) -> bool:
-        """Move partitions of one topic until no move makes its subscribers more even. Return whether any has moved."""
+        """Move partitions of one topic until no move makes its subscribers more even. Return whether one has moved."""
         sizes = [self._sizes[member] for member in self._subscribers[topic_id]]
         if max(sizes) - min(sizes) <= 1:
             return False
@@ -234,11 +242,15 @@ class _Builder:
 
 
 class _Levels:
-    """The subscribers of a topic, whose lowest sizes rise and highest sizes fall level by level.
+    """The subscribers of one topic, in the order in which they take and give partitions of the topic.
+
+    A level is a number of partitions. If members A, B and C have 1, 1 and 5 partitions, the takers are A and B on level
+    1, then A and B on level 2. The giver is C, on levels 5, 4 and 3. So two partitions move before the levels differ by
+    at most 1.
 
     Attributes:
-        lowest: Size of the members that take partitions, before they take one.
-        highest: Size of the members that give partitions, before they give one.
+        lowest: The level of the next taker, before it takes a partition.
+        highest: The level of the next giver, before it gives a partition.
     """
 
     def __init__(self, members: Sequence[int], sizes: Sequence[int]) -> None:
@@ -254,7 +266,10 @@ class _Levels:
         self.highest = sizes[self._ranked[-1]] + 1
 
     def takers(self) -> Iterator[int]:
-        """Yield the member that takes the next partition, without end: all at the lowest level, then at the next."""
+        """Yield the member that takes the next partition, without end.
+
+        Each member on the lowest level takes one partition. Then each member on the next level does.
+        """
         ranked, sizes = self._ranked, self._sizes
         stop = 0
         while True:
@@ -265,7 +280,10 @@ class _Levels:
                 yield ranked[rank]
 
     def givers(self, owned: dict[int, list[int]]) -> Iterator[int]:
-        """Yield the member that gives the next partition, until no member with more than the others owns one.
+        """Yield the member that gives the next partition, until no member owns a partition of the topic.
+
+        Each member on the highest level gives one partition. Then each member on the next lower level does. Members
+        without a partition of the topic are skipped.
 
         Args:
             owned: The partitions of the topic by owner. The caller removes a partition of each yielded member.
@@ -273,7 +291,7 @@ class _Levels:
         ranked, sizes = self._ranked, self._sizes
         start = stop = len(ranked)
         while True:
-            # Members from `start` to `stop` are on the highest level. Those after them have nothing to give.
+            # Members from `start` to `stop` are on the highest level. Members from `stop` on have nothing to give.
             self.highest = sizes[ranked[start - 1]] if start == stop and start > 0 else self.highest - 1
             while start > 0 and sizes[ranked[start - 1]] == self.highest:
                 start -= 1
@@ -294,14 +312,14 @@ class _Levels:
 def assign_uniformly(group: GroupSpec, *, first_get_extra: bool = False) -> dict[str, Assignment]:
     """Assign members equally many partitions, and move few of them (Kafka's `UniformAssignor`).
 
-    In homogeneous groups, sizes differ by at most one, and no balanced assignment moves fewer partitions. For others,
-    see `assign_heterogeneous`.
+    In a homogeneous group, sizes differ by at most one, and no balanced assignment moves fewer partitions. For other
+    groups, see `assign_heterogeneous`.
 
     Args:
-        group: The group. Ties between members are decided by its order of members, those between topics by
-            `uuid_order`. (Kafka has the topics of homogeneous groups in the order of a hash map.)
-        first_get_extra: Whether a remainder in a homogeneous group goes to the first members even if others own more
-            partitions, as in Kafka 4.0.0.
+        group: The group. The order of its members decides ties between members. `uuid_order` decides ties between
+            topics; in Kafka, a hash map decides the order of topics in homogeneous groups.
+        first_get_extra: For homogeneous groups whose partitions cannot be divided evenly. False: members that own more
+            than an equal share keep one more. True: the first members get one more, as in Kafka 4.0.0.
 
     Raises:
         PartitionAssignorError: Members own partitions that do not exist, of topics that they subscribe to.
@@ -326,7 +344,7 @@ def _assign_homogeneous(group: GroupSpec, *, first_get_extra: bool) -> dict[str,
         if not owned.keys() <= topic_ids:
             owned = {topic_id: partitions for topic_id, partitions in owned.items() if topic_id in topic_ids}
         size = sum(map(len, owned.values()))
-        # The last members take what is left of the remainder, even if they own less.
+        # The last members take the rest of the remainder, even if they own less.
         has_extra = extra > 0 and (first_get_extra or size > share or remaining <= extra)
         quota = share + has_extra
         extra -= has_extra
@@ -358,7 +376,7 @@ def _free_partitions(group: GroupSpec, topic_ids: list[TopicId]) -> list[tuple[T
 
 
 def _split(owned: Assignment, quota: int) -> tuple[Assignment, list[tuple[TopicId, int]]]:
-    """Return the first `quota` partitions of a member, and the other ones."""
+    """Return the first `quota` partitions of a member, and its other partitions."""
     topic_ids = sorted(owned, key=uuid_order)
     ordered = [(topic_id, partition) for topic_id in topic_ids for partition in hash_set_order(owned[topic_id])]
     return _with_partitions({}, ordered[:quota]), ordered[quota:]

@@ -84,16 +84,17 @@ class ConsumerGroup(ChangedGroup):
             right; -1 after loading.
         offsets: The committed offsets.
         session_deadlines: When each member's session expires, by member id.
-        keepers: Of members whose sessions are suspended, because a simulation adds their heartbeats later, by member
-            id. One is called with the group id before other timers of the group expire; it then calls
-            `Groups.resume_consumer_session` for all of them.
-        rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
-            epoch for which this holds.
-        join_deadlines: For classic members that have to rejoin: when they have to have done so.
-        sync_deadlines: For classic members that have joined: when they have to have sent a SyncGroup.
+        keepers: Functions of members whose sessions are suspended, by member id: a simulation adds the heartbeats of
+            these members later. One function is called with the group id before other timers of the group expire. It
+            then calls `Groups.resume_consumer_session` for all of these members.
+        rebalance_deadlines: For members that have to give up partitions: the deadline, and the member epoch for which
+            the deadline holds.
+        join_deadlines: For classic members that have to rejoin: the deadline of the JoinGroup.
+        sync_deadlines: For classic members that have joined: the deadline of the SyncGroup.
         is_dead: Whether it was deleted, or is no longer coordinated here.
         state_since_ms: When the state changed last; 0 before the first moment of the history.
-        unacknowledged: By member id, the partitions that members have reported while a hold does not believe them.
+        unacknowledged: The partitions that members have reported during a hold, by member id. They count when the hold
+            ends.
         pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
         deadline_ms: A lower bound of all deadlines.
         scheduled_ms, timer_number: See `TimerEntry`.

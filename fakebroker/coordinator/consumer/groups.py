@@ -1,4 +1,4 @@
-"""The consumer groups of one coordinator: their requests and timers, and what they append to the log."""
+"""The consumer groups of one coordinator: their requests, their timers, and the records that they append."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -196,14 +196,15 @@ class ConsumerGroups:
         now_ms: float,
         first: Sequence[Record] = (),
     ) -> ConsumerGroupHeartbeatResponse:
-        """Handle a heartbeat, also of a member that joins or leaves.
+        """Handle a heartbeat of a member that joins, stays or leaves.
 
         Args:
-            group: The group. It is added if it is new and the append succeeds; then it can have classic members.
+            group: The group. A new group is added when the append has succeeded. If it replaces a classic group, it can
+                have members with the classic protocol.
             request: The request, which `check_request` has checked.
             client: The context of the request.
             now_ms: The time.
-            first: Records to append before: those of the classic group that the group replaces.
+            first: Records to append before the records of the heartbeat. They replace the former classic group.
         """
         try:
             if heartbeat.is_leaving(request):
@@ -302,7 +303,7 @@ class ConsumerGroups:
         return member
 
     def _must_resolve(self, group: ConsumerGroup, now_ms: float) -> bool:
-        """Whether the next heartbeat, if it does not change the subscription, resolves the regular expressions."""
+        """Whether the next heartbeat resolves the regular expressions, even without a change of the subscription."""
         subscriptions, config = group.subscriptions, self.config
         created, interval_ms = config.topics.created_version, config.regex_refresh_interval_ms
         return subscriptions.must_refresh(subscriptions.regexes, now_ms, created, interval_ms)

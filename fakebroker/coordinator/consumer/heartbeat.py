@@ -1,8 +1,8 @@
-"""What a heartbeat, a departure and an expired timer change in a consumer group: the records, and the response.
+"""The records and the response of a heartbeat, a departure or an expired timer in a consumer group.
 
-Start with `heartbeat`, which reads as Kafka's `GroupMetadataManager.consumerGroupHeartbeat` (release 4.4). Its steps
-follow in the same order. A JoinGroup of a classic member takes some of them, too (`migration.py`). The functions do not
-change the group; see `ConsumerGroup.replay`.
+Start with `heartbeat`, which follows Kafka's `GroupMetadataManager.consumerGroupHeartbeat` (release 4.4). Its steps are
+below it, in the same order. A JoinGroup of a classic member uses some of these steps, too (`migration.py`). The
+functions do not change the group: `ConsumerGroup.replay` applies the records.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_bare(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether a request reports nothing: the member has what it had, and wants what it wanted."""
+    """Return whether a request reports no partitions, and changes neither the subscription nor a setting."""
     return (
         request.topic_partitions is None
         and request.subscribed_topic_names is None
@@ -149,13 +149,13 @@ def _is_blank(value: str | None) -> bool:
 
 
 class Step(msgspec.Struct, kw_only=True):
-    """A heartbeat in progress, or a JoinGroup of a classic member: what it depends on, and what it changes.
+    """A heartbeat in progress, or a JoinGroup of a classic member: its inputs, and its results so far.
 
-    Nothing is changed until its records are in the log (`ConsumerGroups`).
+    The group does not change before the records are in the log (`ConsumerGroups`).
 
     Attributes:
-        group: The group as it is; a new one if it does not exist.
-        request: The request. For a JoinGroup, a heartbeat that says the same.
+        group: The group before the request. If the group does not exist, a new group.
+        request: The request. A JoinGroup is represented by a heartbeat with the same content.
         client: The context of the request.
         config: The settings.
         controls: The manual settings of the group.
@@ -163,15 +163,15 @@ class Step(msgspec.Struct, kw_only=True):
         heartbeat_interval_ms, assignment_interval_ms: The settings of this group.
         classic: The session timeout and the protocols of a classic member; else None.
         owned: The partitions that the member reports; None if it does not report them.
-        former: The member before; a new one if it joins.
-        member: The member, as far as the step has come. Afterwards, its timers restart.
-        group_epoch: The group epoch afterwards.
-        records: What is to be appended, and then replayed.
+        former: The member before the request. If the member joins, a new member.
+        member: The member after the steps so far. When the request is complete, its timers restart.
+        group_epoch: The group epoch after the request.
+        records: The records to append, and then to replay.
         checks_metadata: Whether the step has computed the hash of the subscribed topics.
         is_scripted: Whether `GroupControls.next_assignment` has set the target.
-        has_moved: Whether the current assignment has changed, so that the rebalance timer restarts.
-        unacknowledged: The report of a member during a hold. It counts when the hold ends.
-        unresolved: The regular expressions of the group, if they are to be resolved after this request.
+        has_moved: Whether the current assignment has changed. If it has changed, the rebalance timer restarts.
+        unacknowledged: The partitions that the member reports during a hold. The report counts when the hold ends.
+        unresolved: The regular expressions to resolve after this request: all of the group, or none.
         after: A cache of `subscriptions`.
     """
 
@@ -333,7 +333,10 @@ def _reported(topics: Iterable[HeartbeatTopicPartitions]) -> Partitions:
 
 
 def replace_static_member(step: Step, existing: ConsumerGroupMember, member_id: str) -> None:
-    """Set `step.former` to a static member under its new id. It keeps its target and joins again."""
+    """Replace a static member by a joining member with another member id, which takes over the target.
+
+    Sets `step.former` to the existing member under the new id, and adds the records of the replacement.
+    """
     group_id, group = step.group.group_id, step.group
     member = existing.in_epoch(JOINING_EPOCH, existing.assigned, existing.pending_revocation)
     step.former = member = replace(member, member_id=member_id, previous_epoch=JOINING_EPOCH)
@@ -348,7 +351,8 @@ def checked_instance(existing: ConsumerGroupMember | None, member_id: str, insta
     """Return the member with an instance id.
 
     Raises:
-        HeartbeatError: UNKNOWN_MEMBER_ID without one; FENCED_INSTANCE_ID if it has another member id.
+        HeartbeatError: UNKNOWN_MEMBER_ID if the instance id is unknown; FENCED_INSTANCE_ID if its member has another
+            member id.
     """
     if existing is None:
         raise HeartbeatError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -361,7 +365,8 @@ def checked_instance(existing: ConsumerGroupMember | None, member_id: str, insta
 def _check_epoch(step: Step) -> None:
     """Raise FENCED_MEMBER_EPOCH unless the epoch is current.
 
-    The previous epoch passes, too, if the member reports only partitions that it has: the last response may be lost.
+    The previous epoch is accepted, too, if the member reports only partitions that it has: the last response may be
+    lost.
     """
     member, sent, known = step.former, step.request.member_epoch, step.former.member_epoch
     if sent == known:
@@ -386,7 +391,7 @@ def _unknown_member(group: ConsumerGroup, member_id: str) -> HeartbeatError:
 
 
 def update_member(step: Step) -> None:
-    """Update the member by the request; what is null or -1 there has not changed.
+    """Update the member from the request. Fields of the request that are null or -1 change nothing.
 
     Raises:
         HeartbeatError: INVALID_REGULAR_EXPRESSION.
@@ -420,7 +425,7 @@ def update_member(step: Step) -> None:
 
 
 def regexes_to_resolve(step: Step) -> Collection[str]:
-    """Return the regular expressions of the group after this heartbeat, if they are to be resolved now."""
+    """Return the regular expressions to resolve after this heartbeat: all of the group, or none."""
     subscriptions, config = step.group.subscriptions, step.config
     regexes = tuple((step.subscriptions if step.regex_changed else subscriptions).regexes)
     created, interval_ms = config.topics.created_version, config.regex_refresh_interval_ms
@@ -471,7 +476,7 @@ def update_target(step: Step) -> tuple[Partitions, int]:
     """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch.
 
     Raises:
-        HeartbeatError: UNKNOWN_SERVER_ERROR: the assignor has failed. Nothing is stored.
+        HeartbeatError: UNKNOWN_SERVER_ERROR: the assignor has failed. No record is stored.
     """
     group, member, controls = step.group, step.member, step.controls
     # The first target is never held: without it, a member would get epoch 0.
@@ -487,8 +492,8 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         target: Mapping[str, Partitions] = scripted_target(controls.next_assignment, members, step.config.topics)
         step.is_scripted = True
     else:
-        # Of several assignors with one vote each, it is the one that the member of the request votes for. So it can
-        # differ from the group's. Since KAFKA-20434, each heartbeat of such a member then begins a new epoch.
+        # If several assignors have one vote each, the vote of the requesting member decides. So the assignor can differ
+        # from the group's. Since KAFKA-20434, each heartbeat of such a member then begins a new epoch.
         assignor = step.config.assignors[_preferred_after(step)]
         try:
             target = assignor(_group_spec(step, members))
@@ -498,7 +503,7 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         partitions = target.get(member_id, NO_PARTITIONS)
         if group.target.get(member_id) != partitions:
             step.records.append(target_assignment_record(group.group_id, member_id, partitions))
-    # 0 would be a time that is not known.
+    # At least 1, because 0 means that the time is not known.
     timestamp_ms = max(1, int(step.now_ms)) if step.release >= (4, 3) else 0
     step.records.append(assignment_epoch_record(group.group_id, step.group_epoch, timestamp_ms))
     return target.get(member.member_id, NO_PARTITIONS), step.group_epoch
@@ -532,8 +537,8 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
 def _preferred_after(step: Step) -> str:
     """Return the assignor that most members vote for after the step; without votes, the default.
 
-    Of several with one vote each, it is the one that the member of the request votes for: its vote gets to the head of
-    a Java hash map (`ConsumerGroup.computePreferredServerAssignor`).
+    If several assignors have one vote each, the vote of the requesting member decides: Kafka puts it at the head of a
+    Java hash map (`ConsumerGroup.computePreferredServerAssignor`).
     """
     votes, own = step.group.votes.copy(), step.member.server_assignor
     if step.former.server_assignor is not None:
@@ -554,8 +559,8 @@ def preferred_assignor(votes: Mapping[str, int], assignors: Collection[str]) -> 
     return max(named, key=lambda name: votes[name], default=next(iter(assignors)))
 
 
-# 4. The next step of the member towards its target. A partition moves in two steps: its owner confirms that it has
-# given it up, then another member gets it.
+# 4. The next step of the member towards its target. A partition moves in two steps: first its owner confirms that it no
+# longer has the partition, then another member gets the partition.
 
 
 _NO_INDEXES: frozenset[int] = frozenset()
@@ -642,7 +647,7 @@ def next_assignment(
         for topic in dict.fromkeys([*target, *member.assigned]):
             wanted = target.get(topic, _NO_INDEXES) if topic in subscribed_topic_ids else _NO_INDEXES
             assigned = member.assigned.get(topic, _NO_INDEXES)
-            # What the member itself is giving up is free for it.
+            # A partition that the member itself is giving up is free for this member.
             own = member.pending_revocation.get(topic, _NO_INDEXES)
             free = frozenset(index for index in wanted - assigned if index in own or epoch_of(topic, index) == FREE)
             is_blocked = is_blocked or len(free) < len(wanted - assigned)
@@ -748,8 +753,8 @@ def scripted_target(
     """Return the target of members, by member id.
 
     Args:
-        assignment: The chosen partitions by member id, instance id, or client id if it is unique. Names of others are
-            ignored, and so are topics that do not exist.
+        assignment: The chosen partitions by member id, instance id, or unique client id. Other names, and topics that
+            do not exist, are ignored.
         members: The members of the group, by member id.
         topics: The topics.
     """

@@ -1,12 +1,13 @@
 """Members of the classic protocol in consumer groups, and groups that change from one protocol to the other.
 
 A classic group is upgraded when a member with the consumer protocol joins it. A consumer group is downgraded when its
-last such member leaves it or is replaced (`group.consumer.migration.policy`). Source: `GroupMetadataManager`,
-`ConsumerGroup.fromClassicGroup` and `ClassicGroup.fromConsumerGroup`, release 4.2.
+last member with the consumer protocol leaves or is replaced (`group.consumer.migration.policy`). Source:
+`GroupMetadataManager`, `ConsumerGroup.fromClassicGroup` and `ClassicGroup.fromConsumerGroup`, release 4.2.
 
-A member with the classic protocol is reconciled as the others are: its JoinGroup is a heartbeat with everything that it
-has, and its generation is its member epoch. The coordinator assigns, so no member leads. The checks are in the order of
-`classicGroupJoinToConsumerGroup`, `classicGroupSyncToConsumerGroup` and `classicGroupHeartbeatToConsumerGroup`.
+A member with the classic protocol is reconciled like other members. Its JoinGroup is handled as a heartbeat that
+reports everything, and its generation is its member epoch. The coordinator assigns the partitions, so no member is the
+leader. The checks are in the order of `classicGroupJoinToConsumerGroup`, `classicGroupSyncToConsumerGroup` and
+`classicGroupHeartbeatToConsumerGroup`.
 """
 
 import struct
@@ -69,7 +70,7 @@ class MalformedProtocolError(Exception):
 
 
 class EmbeddedSubscription(msgspec.Struct, frozen=True):
-    """The metadata of a member: its topics, the partitions that it owns, and its rack, if it has one."""
+    """The metadata of a member: its topics, the partitions that it owns, and its rack or None."""
 
     topics: tuple[str, ...]
     owned: Mapping[str, tuple[int, ...]]
@@ -77,7 +78,7 @@ class EmbeddedSubscription(msgspec.Struct, frozen=True):
 
 
 class EmbeddedAssignment(msgspec.Struct, frozen=True):
-    """The assignment of a member; user data are those of an assignor that is not Kafka's."""
+    """The assignment of a member. `user_data` comes from assignors other than Kafka's."""
 
     partitions: Mapping[str, tuple[int, ...]]
     user_data: bytes
@@ -131,7 +132,7 @@ def encode_assignment(partitions: Partitions, topics: TopicImage, metadata: byte
 
 
 def with_topic_ids(partitions: Mapping[str, tuple[int, ...]], topics: TopicImage) -> Partitions:
-    """Return partitions by topic id, without those of topics that do not exist."""
+    """Return partitions by topic id. Topics that do not exist, or have no partitions here, are left out."""
     found = ((topics.named(name), indexes) for name, indexes in partitions.items() if indexes)
     return {topic.topic_id: frozenset(indexes) for topic, indexes in found if topic is not None}
 
@@ -170,7 +171,7 @@ class _Reader:
         return None if length < 0 else decode_utf8(self._bytes(length))
 
     def nullable_bytes(self) -> bytes:
-        """Return bytes; none if they are null."""
+        """Return nullable bytes; b"" for null."""
         return self._bytes(max(self.int32(), 0))
 
     def partitions(self) -> dict[str, tuple[int, ...]]:

@@ -19,7 +19,7 @@ def partitions_in(
 
 
 def subscription_record(group_id: str, member: ConsumerGroupMember) -> KeyedRecord:
-    """Return the record of what a member has reported about itself."""
+    """Return the record of a member's subscription, settings and client."""
     classic = member.classic
     value = messages.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -71,7 +71,7 @@ def assignment_epoch_record(group_id: str, epoch: int, timestamp_ms: int = 0) ->
 
 
 def current_assignment_record(group_id: str, member: ConsumerGroupMember, release: tuple[int, ...]) -> KeyedRecord:
-    """Return the record of what a member has, as a release writes it."""
+    """Return the record of a member's current assignment, in the form of a release."""
 
     def stored(partitions: Partitions) -> list[messages.StoredPartitionsWithEpochs]:
         return [

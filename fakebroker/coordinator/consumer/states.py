@@ -12,7 +12,7 @@ class ConsumerGroupState(Enum):
     EMPTY: No members.
     ASSIGNING: The group epoch is newer than the assignment epoch. The next heartbeat runs the assignor.
     RECONCILING: A member has not reached its part of the target assignment.
-    STABLE: All members have.
+    STABLE: All members have reached their parts of the target assignment.
     """
 
     EMPTY = "Empty"
@@ -24,12 +24,12 @@ class ConsumerGroupState(Enum):
 class MemberState(Enum):
     """The states of a member (Kafka's `MemberState`), with the values in the log.
 
-    STABLE: The member has what it was assigned. If its epoch is that of the assignment, it has all of its target.
-    UNREVOKED_PARTITIONS: The member has to give up partitions, and has not confirmed it. It stays in its epoch, and its
-        rebalance timer runs.
+    STABLE: The member has all partitions of its current assignment. In the assignment epoch, this is its whole target.
+    UNREVOKED_PARTITIONS: The member has to give up partitions, and has not confirmed this yet. It stays in its epoch,
+        and its rebalance timer runs.
     UNRELEASED_PARTITIONS: The member is at the epoch of the assignment, and waits for partitions that other members
         have not given up.
-    UNKNOWN: Loaded from a log in which a newer coordinator wrote a state that this one does not know. The member has to
+    UNKNOWN: The log has a state, written by a newer coordinator, that this coordinator does not know. The member has to
         give up all partitions.
     """
 

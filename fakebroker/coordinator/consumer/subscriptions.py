@@ -88,7 +88,7 @@ def topic_hash(topic: TopicMetadata, racks: Iterable[Iterable[str]]) -> int:
 
     Args:
         topic: The topic.
-        racks: For each partition, the racks of its replicas; without those of replicas that have none.
+        racks: For each partition, the racks of its replicas. Replicas without a rack are left out.
     """
     data = bytearray((_HASH_VERSION,))
     data += topic.topic_id[7::-1] + topic.topic_id[:7:-1]
@@ -137,8 +137,8 @@ class ResolvedRegex(NamedTuple):
     """The topics that match a regular expression (Kafka's `ResolvedRegularExpression`).
 
     Attributes:
-        version: The version of the cluster's topics among which they were found (`TopicImage.version`).
-        timestamp_ms: When.
+        version: The version of the cluster's topics that were searched (`TopicImage.version`).
+        timestamp_ms: When they were searched.
     """
 
     topics: frozenset[str]

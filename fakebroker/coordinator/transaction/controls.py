@@ -16,7 +16,7 @@ from fakebroker.coordinator.transaction.transaction import (
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 
 HOLDABLE_STATES = (*STORED_STATES, DEAD)
-"""The states whose records can be held; that of Dead is the tombstone."""
+"""The states whose records can be held. The record of Dead is the tombstone."""
 
 _MOST_LISTED = 20
 

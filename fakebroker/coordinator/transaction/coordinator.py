@@ -60,7 +60,13 @@ CLIENT_ERRORS = {
 
 
 def error_of_producer(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
-    """Return the error of an InitProducerId with the producer id and epoch of an earlier one, if it has them."""
+    """Return the error of an InitProducerId.
+
+    Args:
+        transaction: The transactional id.
+        producer_id: The producer id from an earlier InitProducerId, or NO_PRODUCER_ID.
+        epoch: The epoch from the earlier InitProducerId, or NO_EPOCH.
+    """
     value = transaction.value
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -78,7 +84,7 @@ def error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> Err
 
 
 def is_retry_of_end(value: TransactionValue, producer_id: int, epoch: int) -> bool:
-    """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
+    """Return whether an EndTxn is a retry: it has the epoch before the last EndTxn, which raised it (KIP-890)."""
     if producer_id == value.producer_id:
         return epoch == value.epoch - 1
     return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
@@ -513,10 +519,10 @@ class TransactionCoordinator:
     def fence(
         self, transaction: Transaction, cause: str, now_ms: float, token: object = None, *, is_init: bool = False
     ) -> ProducerResult | None:
-        """Abort an ongoing transaction in a higher epoch, which its producer does not have.
+        """Abort an ongoing transaction in a higher epoch, which fences its producer.
 
-        Since Kafka 4.3, a producer id without an epoch left is replaced (KAFKA-20090). Before, it stays. If it is in
-        the highest epoch, which it was given after such an abort, the transaction cannot be aborted: the result is
+        Since Kafka 4.3, a producer id without an epoch left is replaced (KAFKA-20090). Before 4.3, it stays. After such
+        an abort, it is in the highest epoch. A transaction in the highest epoch cannot be aborted: the result is
         UNKNOWN_SERVER_ERROR.
 
         Args:
@@ -524,7 +530,7 @@ class TransactionCoordinator:
             cause: The cause, for the history.
             now_ms: The time.
             token: For the result of a parked request.
-            is_init: Whether an InitProducerId causes it, whose result is CONCURRENT_TRANSACTIONS.
+            is_init: Whether an InitProducerId causes the abort. Its result is CONCURRENT_TRANSACTIONS.
 
         Returns:
             The result when the outcome is stored; None if the request is parked.
@@ -648,7 +654,7 @@ class TransactionCoordinator:
         return transaction is not None and transaction.awaits_markers is not None and transaction.markers is markers
 
     def marker_written(self, markers: Markers, partition: TopicPartition, error: ErrorCode, now_ms: float) -> None:
-        """Handle the result of a marker; those of a coordinator that has resigned have no effect.
+        """Handle the result of a marker. If the coordinator has resigned in the meantime, the result has no effect.
 
         Args:
             markers: The markers, as they were passed to `send_markers`.

@@ -1,4 +1,4 @@
-"""One transactional id at its coordinator: settings, states, what is stored, what is pending, and its next values."""
+"""One transactional id at its coordinator: settings, states, stored and pending values, and transitions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -236,7 +236,7 @@ class Markers(msgspec.Struct, frozen=True):
     Attributes:
         transactional_id: The transactional id.
         producer_id: The producer id of the records.
-        epoch: The producer epoch of the markers; with KIP-890, higher than that of the records.
+        epoch: The producer epoch of the markers. With KIP-890, it is higher than the epoch of the records.
         is_commit: Whether the transaction is committed, else aborted.
         coordinator_epoch: The leader epoch of the partition of `__transaction_state`.
         version: The transaction version, see `TransactionValue`.

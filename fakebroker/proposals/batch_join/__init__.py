@@ -1,7 +1,8 @@
-"""Batch joins (KAFKA-8397): one JoinGroup for many members, and instances that are expected before they join.
+"""Batch joins (KAFKA-8397): one JoinGroup for many members, and the registration of static members before they join.
 
-See `scenarios/proposals/batch-join.md`. Extends the classic group through the hook in `classic/extension.py`.
-Start with `join_batch.py` (requests) and `expected_instances.py` (state).
+When an instance is registered, the group expects it: joins wait until all expected instances have joined, and one
+rebalance adds them all. See `scenarios/proposals/batch-join.md`. Extends the classic group through the hook in
+`classic/extension.py`. Start with `join_batch.py` (requests) and `expected_instances.py` (state).
 """
 
 from collections.abc import Callable
@@ -24,8 +25,11 @@ class BatchJoin(Proposal, frozen=True):
 
 PROPOSAL = BatchJoin(
     name="batch-join",
+    # Version 10 is the first that Kafka does not have. The proposal adds it, and versions 0 to 9 stay Kafka's.
     versions={"JoinGroup": Versions(0, 10)},
     apis=(JOIN_GROUP,),
+    # The errors of Kafka's JoinGroup, and two for registrations: DUPLICATE_RESOURCE, if the instance is registered or a
+    # member already, and INVALID_REQUEST, for an invalid or missing instance id. Each member has an error of its own.
     errors={
         "JoinGroup": (
             "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR INVALID_GROUP_ID "

@@ -38,7 +38,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.schema import Message
 
 _NOBODY = OwnContext(9, "", "")
-"""The context of the waiting joins of a copy, which nobody waits for."""
+"""The context of the waiting joins in a copy of a group. No client waits for their responses."""
 
 _MOST_NAMED = 8
 """At most this many missing instances are named in the cause of a change."""
@@ -224,7 +224,7 @@ class BatchJoinExtension:
         return WaitingJoin(replace(request, member_id=""), context, expected.member_id)
 
     def _supersede_waiting(self, member_id: str, now_ms: float) -> None:
-        """End the waiting join of a member, if there is one, because the member has joined again."""
+        """End the waiting join of a member that has joined again. Has no effect without a waiting join."""
         if older := self._remove_waiting(member_id):
             self.supersede(older.context)
             self._restart_session(member_id, now_ms)
@@ -238,7 +238,7 @@ class BatchJoinExtension:
         self._arm()
 
     def _remove_waiting(self, member_id: str) -> WaitingJoin | None:
-        """Remove and return a waiting join, if there is one."""
+        """Remove and return the waiting join of a member; None if no join of the member waits."""
         join = self.expected.waiting.pop(member_id, None)
         if not self.expected.waiting:
             self.expected.waiting_deadline_ms = inf

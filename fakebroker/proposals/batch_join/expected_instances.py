@@ -70,7 +70,7 @@ class ExpectedInstances:
         return min((instance.deadline_ms for instance in self.instances.values()), default=inf)
 
     def find(self, member_id: str, instance_id: str | None) -> ExpectedInstance | None:
-        """Return the expected instance with this instance id; if this is None, the one with this member id."""
+        """Return an expected instance by its instance id, or by its member id if `instance_id` is None."""
         if instance_id is not None:
             return self.instances.get(instance_id)
         return next((instance for instance in self.instances.values() if instance.member_id == member_id), None)

@@ -1,4 +1,4 @@
-"""Version 10 of JoinGroup, in which one request joins many members; and what the record of a group has of them."""
+"""Version 10 of JoinGroup, in which one request joins many members, and expected members in the record of a group."""
 
 from fakebroker.proposals import new_api
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember

@@ -28,11 +28,11 @@ Where the document is silent or contradicts itself, these readings are implement
   never deleted, so that generation ids keep rising.
 - An expired consumer may join by its id as long as the rebalance is not complete: if the generation is being written,
   the join waits, and the next rebalance follows at once. Afterwards its id is unknown.
-- The connection of an expired consumer is broken, except if a JoinGroup waits on it: that of the same consumer with an
-  empty id, or of another consumer.
+- The connection of an expired consumer is closed, except if a JoinGroup waits on it. Such a JoinGroup is from the same
+  consumer with an empty id, or from another consumer.
 - Consumers of a group may have different session timeouts. A timeout that is not positive gets SessionTimeoutTooHigh.
-- The strategy is that of the consumers that are alive. A consumer that is alone may change it.
-- A JoinGroup replaces the waiting one of the same consumer, which gets IllegalGeneration.
+- The consumers that are alive decide the strategy of the group. A consumer that is alone may change it.
+- A JoinGroup replaces a waiting JoinGroup of the same consumer. The replaced JoinGroup gets IllegalGeneration.
 - The generation counts as incremented from the start of the write: commits with the previous one are rejected.
 - Commits do not keep a session alive; only heartbeats do. An expired consumer may commit until the rebalance proceeds.
 - A commit with no consumer id and generation -1 is accepted if the group does not exist: such consumers assign
@@ -148,9 +148,9 @@ class RewriteCoordinator:
             elected.enter(CATCH_UP)
 
     def load(self, shard: Hashable, groups: Mapping[str, GroupMetadata], now_ms: float) -> None:
-        """Serve an elected shard with the groups that the registry has of it.
+        """Serve an elected shard with its groups in the registry.
 
-        Sessions start. A group whose topics have other partitions than it owns starts a rebalance.
+        Sessions start. If the partition counts of a group's topics have changed, it starts a rebalance.
 
         Raises:
             AssertionError: The shard is not in CATCH_UP.
@@ -361,7 +361,7 @@ class RewriteCoordinator:
         self._enter(group, PREPARE_FOR_REBALANCE, cause, now_ms)
 
     def _rebalance_if_topics_differ(self, group: RewriteGroup, now_ms: float) -> None:
-        """Start a rebalance if the partitions of a group's topics are not those that it owns."""
+        """Start a rebalance if the partition count of one of the group's topics has changed."""
         if group.state is REBALANCING:
             return  # compared again when the generation is written
         for topic, count in group.partition_counts.items():

@@ -1,10 +1,12 @@
-"""The error codes of the rewrite design, by the names of the document.
+"""The error codes of the consumer rewrite design, under the names in its document.
 
-Where Kafka later gave the same meaning a number, the document's name is an alias of it. Two names have no such number
-in Kafka 0.9: UnknownPartitioningStrategy has that of UNSUPPORTED_ASSIGNOR (KIP-848), with which brokers reject an
-assignor that they do not know. IllegalProtocolState ("probably", as the document says) has that of INVALID_REQUEST: the
-request is not legal at this time. The number differs from that of CoordinatorStartupNotComplete, as the document
-demands.
+Each name is an alias of the error of Kafka with the same meaning. For example, UnknownConsumer is UNKNOWN_MEMBER_ID.
+Kafka 0.9 has no error with the meaning of two names:
+
+- UnknownPartitioningStrategy is UNSUPPORTED_ASSIGNOR (KIP-848): the coordinator does not know the assignor.
+- IllegalProtocolState is INVALID_REQUEST: the request is not allowed in this state. The document says only that the
+  name is "probably" IllegalProtocolState, and that its number differs from CoordinatorStartupNotComplete. It does:
+  CoordinatorStartupNotComplete is COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from fakebroker.errors import ErrorCode

@@ -29,7 +29,7 @@ class Consumer:
         connection: The connection of its last request, if known.
         deadline_ms: The end of its session; infinite while its join waits. The timer may fire earlier.
         join: Its waiting join in the present rebalance.
-        announced_in: The number of the rebalance of which it was notified last; see `RewriteGroup.rebalances`.
+        announced_in: The number of the last rebalance that it was notified of; see `RewriteGroup.rebalances`.
         is_heard: Whether it has sent a heartbeat since the group was loaded.
         scheduled_ms, timer_number: See `TimerEntry`.
     """
@@ -54,7 +54,7 @@ class RewriteGroup(StateMachine):
 
     Attributes:
         group_id: Its id.
-        shard: The groups with which it was elected.
+        shard: The key of its `Shard`.
         state: See `CoordinatorState`.
         generation_id: The generation in the registry; 0 before the first.
         strategy: The strategy of its consumers.
@@ -92,7 +92,7 @@ class RewriteGroup(StateMachine):
         return f"<group {self.group_id!r}, {self.state.value}, generation {self.generation_id}>"
 
     def __contains__(self, consumer_id: object) -> bool:
-        """Whether a consumer id is in the group; that of an expired consumer is until the rebalance is complete."""
+        """Whether a consumer id is in the group. The ids of expired consumers stay until the rebalance is complete."""
         return consumer_id in self.consumers or consumer_id in self.expired
 
     @property
@@ -105,7 +105,7 @@ class RewriteGroup(StateMachine):
         return bool(self.new_joins) or len(self.consumers) > (consumer_id in self.consumers)
 
     def waiting_joins(self) -> Iterator[PendingJoin]:
-        """Yield all joins that wait: those of consumers, then those with an empty id, then those for the next time."""
+        """Yield all joins that wait: joins by id, then joins with an empty id, then joins for the next rebalance."""
         for consumer in self.consumers.values():
             if consumer.join is not None:
                 yield consumer.join
@@ -128,7 +128,7 @@ class RewriteGroup(StateMachine):
 
 
 class Shard(StateMachine):
-    """Groups that are elected and loaded together, such as those of one partition of the offsets topic.
+    """Groups that get a coordinator and are loaded together, such as the groups of one offsets partition.
 
     Attributes:
         state: DOWN, CATCH_UP or READY.
@@ -142,7 +142,7 @@ class Shard(StateMachine):
         self.groups: dict[str, RewriteGroup] = {}
 
     def state_of(self, group_id: str) -> CoordinatorState:
-        """Return the state of a group; that of the shard if the group does not exist."""
+        """Return the state of a group, or the state of the shard if the group does not exist."""
         group = self.groups.get(group_id)
         return self.state if group is None else group.state
 

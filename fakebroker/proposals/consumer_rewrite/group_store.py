@@ -1,4 +1,4 @@
-"""One coordinator's view of the groups in the registry: reads those of a shard, writes generations."""
+"""One coordinator's view of the groups in the registry: reads the groups of a shard, writes generations."""
 
 from collections.abc import Callable, Hashable
 
@@ -32,8 +32,8 @@ def _text(name: str) -> str:
 class GroupStore:
     """Reads and writes the groups of one coordinator.
 
-    The version of a shard's node counts the coordinators that have read it. A coordinator that was demoted without its
-    knowledge has an older one, and its writes are rejected, also those that are on their way.
+    The version of a shard's node counts how often coordinators have read the shard. A coordinator that was replaced has
+    an older version, even before it notices. The registry rejects its writes, including writes in transit.
 
     Args:
         registry: The registry, shared by all coordinators.
@@ -61,8 +61,8 @@ class GroupStore:
     def prepared_write(self, shard: Hashable, group_id: str, metadata: GroupMetadata) -> Callable[[], ErrorCode]:
         """Return a function that writes a group of a shard that was read before; it may be called later.
 
-        The function returns NONE; or NOT_COORDINATOR_FOR_GROUP if a coordinator has read the shard since the write was
-        prepared, also if it is the same one again, and nothing was written.
+        The function returns NONE or NOT_COORDINATOR_FOR_GROUP. NOT_COORDINATOR_FOR_GROUP: the group was not written,
+        because a coordinator, perhaps this one again, has read the shard since the write was prepared.
         """
         path, check = group_path(shard, group_id), (shard_path(shard), self._epochs[shard])
 

@@ -1,7 +1,7 @@
 """JoinGroup of the proposal `rewrite`, Kafka's consumer rewrite design: the coordinator assigns the partitions.
 
-It has the key of JoinGroup. Kafka's trunk had it as version 0 before 0.9. The document's other messages are those of
-Kafka: ConsumerMetadata is version 0 of FindCoordinator, Heartbeat is version 0, and OffsetCommit is version 1.
+It has the key of JoinGroup. Kafka's trunk had it as version 0 before 0.9. Kafka still has the other messages of the
+document: ConsumerMetadata is version 0 of FindCoordinator, Heartbeat is version 0, and OffsetCommit is version 1.
 """
 
 from fakebroker.proposals.consumer_rewrite import JOIN_GROUP

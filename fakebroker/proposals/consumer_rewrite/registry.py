@@ -25,7 +25,7 @@ ROOT = "/"
 
 
 class RegistryErrorCode(Enum):
-    """Why a call failed; the names are those of ZooKeeper's `KeeperException`."""
+    """Why a call failed, with the names of ZooKeeper's `KeeperException`."""
 
     NO_NODE = "NoNode"
     NODE_EXISTS = "NodeExists"
@@ -105,11 +105,10 @@ _Watches = dict[str, dict[int, None]]
 class Registry(Generic[T]):
     """A tree of nodes. The root exists, has no data, and cannot be written.
 
-    A watch fires once, for the next change, and is set again by the next read. If a session sets the same watch
-    several times, it fires once. The events of a change are ordered: first the watches of the node itself, its data
-    watches before its child watches, then the child watches of its parent; of several sessions, the one that has
-    watched for longest comes first. An expiring session deletes its ephemeral nodes in the order of their creation;
-    then its own event follows.
+    A watch fires once, for the next change. The next read sets it again. If a session sets the same watch several
+    times, it fires once. The events of a change are ordered: the data watches of the node, then its child watches, then
+    the child watches of its parent. If several sessions have the same watch, the oldest watch fires first. An expiring
+    session deletes its ephemeral nodes in the order of their creation. Its own event follows.
 
     Paths are absolute, such as "/consumers/g"; a parent must exist before its children.
 

@@ -11,7 +11,7 @@ from fakebroker.proposals.consumer_rewrite.group_store import GroupStore
 
 
 class RewriteBroker:
-    """The coordinators of one broker: that of groups, and the classic one of offsets, which move together.
+    """The two coordinators of one broker, which move together: one for groups, and the classic one for offsets.
 
     Args:
         coordinator: Coordinates groups.
@@ -49,7 +49,7 @@ class RewriteBroker:
         self.coordinator.resign(partition, now_ms)
 
     def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
-        """Lead a partition that was being loaded: with the offsets in its log, and its groups in the registry."""
+        """Lead a partition that was being loaded. Its offsets are in the log, its groups in the registry."""
         self._offsets.finish_loading(partition, records, now_ms)
         self._load(partition, now_ms)
 

@@ -7,8 +7,8 @@ from enum import Enum
 class CoordinatorState(Enum):
     """The states of the rewrite design's coordinator, by the names of the document.
 
-    A shard, the groups that are elected and loaded together, is DOWN, CATCH_UP or READY; its groups are READY or in a
-    later state, and DOWN when it is. In every state from READY on, an id that is not in the group gets UnknownConsumer.
+    A shard is DOWN, CATCH_UP or READY (see `Shard`). Its groups are in READY or a later state. When the shard is DOWN,
+    its groups are DOWN, too. In every state from READY on, an id that is not in the group gets UnknownConsumer.
 
     DOWN: The coordinator is dead or demoted. Every request gets NotCoordinatorForGroup.
         Transitions: the coordinator is elected -> CATCH_UP.

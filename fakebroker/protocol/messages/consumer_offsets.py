@@ -1,7 +1,7 @@
 """Keys and values of the records in `__consumer_offsets`, which group coordinators write.
 
 Each key and value follows its version, an int16. The version of a key is the type of the record: 0 and 1 are offset
-commits, 2 is the metadata of a classic group. For those of consumer groups see `consumer_group_records.py`.
+commits, 2 is the metadata of a classic group. The records of consumer groups are in `consumer_group_records.py`.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field

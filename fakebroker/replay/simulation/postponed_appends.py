@@ -22,10 +22,10 @@ _POSTPONED = (OffsetCommitKey, GroupMetadataKey)
 class PostponedAppends:
     """The records that are not appended to a compacted log yet.
 
-    If the end of the log may be truncated, the newest records, which are the window of compaction, are all kept: a
-    truncation within that window must restore earlier records. Of other records only the last one of each key is kept,
-    in the place of the first one, and `log_end_offset` is not a real offset until the postponed records are appended.
-    This has no effect, because a simulation reads these logs only from the start.
+    If the end of the log may be truncated, the newest records are all kept. They are the window of compaction: a
+    truncation within that window must restore earlier records. Of the records outside of the window, only the last
+    record of each key is kept, in the place of the first record. So `log_end_offset` is not a real offset until the
+    postponed records are appended. This has no effect, because a simulation reads these logs only from the start.
 
     `add` must be the only writer of the log.
 
@@ -50,8 +50,9 @@ class PostponedAppends:
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
         """Append records as one batch when the log is next read or truncated; see `append_records`.
 
-        Offsets and ends of transactions are appended at once, because the log tells which transactions are open. Records
-        of consumer groups (KIP-848) are appended at once, too, because most of them remain the last record of their key.
+        Offsets and ends of transactions are appended at once, because the log tells which transactions are open.
+        Records of consumer groups (KIP-848) are appended at once, too, because most of them remain the last record of
+        their key.
         """
         if not all(type(each) is CoordinatorRecord and type(each.key) in _POSTPONED for each in written):
             self._append_postponed()

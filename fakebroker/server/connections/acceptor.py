@@ -75,7 +75,7 @@ class Acceptor:
         self._listening.clear()
 
     def __contains__(self, fd: int) -> bool:
-        """Return whether a file descriptor is that of a listening socket."""
+        """Return whether a file descriptor belongs to a listening socket."""
         return fd in self._listening
 
     def accept(self, fd: int, now_ms: float) -> Iterator[Connection]:

@@ -1,6 +1,6 @@
-"""Authentications of connections: gives them the frames that clients send, and sends or delays the answers.
+"""Authentication of connections: passes the clients' frames to it, and sends or delays the responses.
 
-The states and mechanisms are those of `fakebroker.cluster.authentication`.
+`fakebroker.cluster.authentication` contains the states and the mechanisms.
 """
 
 import logging

@@ -28,10 +28,11 @@ _CHECKS = 16
 
 
 class ConnectionLimits:
-    """Counts the connections of one cluster, and says which of them are too many.
+    """Counts the connections of one cluster, and selects the connections that exceed a limit.
 
-    A broker's connections to the listener PLAINTEXT, which is that of brokers if there are others
-    (`inter.broker.listener.name`), are accepted beyond its `max.connections`: another connection is closed instead.
+    If brokers have several listeners, their listener PLAINTEXT is for connections between brokers
+    (`inter.broker.listener.name`). It accepts connections beyond the broker's `max.connections`: a connection to
+    another listener is closed instead.
 
     Args:
         cluster: The cluster.
@@ -102,7 +103,7 @@ class ConnectionLimits:
         """Return the connections to close because a broker has more than its limit, the least recently used first.
 
         As in Kafka (Processor.closeExcessConnections), only `max.connections` of the whole broker closes connections
-        that were accepted: those of a listener and of an address limit new ones.
+        that were accepted. The limits of a listener and of a client's address apply only to new connections.
         """
         number = self._counts[broker.node_id, ""] - self._limit(broker, MAX_CONNECTIONS)
         if number <= 0:

@@ -1,6 +1,7 @@
-"""Requests of which only a part has arrived: until when they have to be complete, and the memory for them.
+"""Requests that have arrived only in part: their deadlines, and the memory for them.
 
-While the memory is used up, no others are read (`queued.max.request.bytes`). Times are real time in milliseconds.
+While the memory is used up, no further requests are read (`queued.max.request.bytes`). Times are real time in
+milliseconds.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,8 @@ class IncompleteRequests:
         Args:
             connection: The connection.
             now_ms: The time.
-            has_completed: Whether the bytes have completed a request. Its memory is free before that of the next one.
+            has_completed: Whether the bytes have completed a request. Its memory is freed before the next request gets
+                memory.
         """
         self.deadlines.pop(connection, None)
         if self._memory.is_limited:
@@ -66,7 +68,7 @@ class IncompleteRequests:
         self._timers.schedule(self._timer, now_ms + self._timeout_ms)
 
     def closed(self, connection: Connection, now_ms: float) -> None:
-        """Forget a connection, whose memory others can use."""
+        """Forget a connection. Its memory becomes free for other connections."""
         self.deadlines.pop(connection, None)
         if self._memory.is_limited:
             self._release(connection, now_ms)
@@ -82,7 +84,7 @@ class IncompleteRequests:
             self._close(connection, f"incomplete {what} after {self._timeout_ms / 1000:g} s")
 
     def _release(self, connection: Connection, now_ms: float) -> None:
-        """Free the memory of a connection, and let those that have waited for it be read."""
+        """Free the memory of a connection, and read from the connections that have waited for it."""
         for ready in self._memory.release(connection):
             self._set_interest(ready)
             self._set_deadline(ready, now_ms)

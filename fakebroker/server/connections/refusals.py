@@ -9,7 +9,7 @@ _MAX_REASONS = 10
 class Refusals:
     """Counts the connections that brokers have closed, by reason, such as a failed authentication.
 
-    Requests on such a connection may not have been handled, so that the journal does not have them.
+    The last requests on such a connection may not have been handled. Then the journal does not contain them.
     """
 
     __slots__ = ("_counts",)

@@ -14,9 +14,10 @@ _BLOCK_BYTES: Final = 1024 * 1024
 
 
 class Checkpoint:
-    """A checkpoint, for one thread, which need not be that of its `DataDirectory`. Ends with `commit` or `abandon`.
+    """A checkpoint. Ends with `commit` or `abandon`.
 
-    If a method fails, the data directory is as before; the caller abandons the checkpoint.
+    One thread uses it. This may be another thread than the thread of its `DataDirectory`. If a method fails, the data
+    directory is as before, and the caller abandons the checkpoint.
 
     Args:
         operations: Changes files.

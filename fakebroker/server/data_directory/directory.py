@@ -94,10 +94,10 @@ class DataDirectory:
         return cls(os.path.abspath(path), fsync, warn, operations or FileOperations())
 
     def entries(self) -> Iterator[Entry]:
-        """Yield kind and payload of all entries in the order of their writes. Once, before the first `write`.
+        """Yield kind and payload of all entries in the order of their writes. Call it once, before the first `write`.
 
-        Entries before the newest checkpoint are replaced by those of the checkpoint. What a crash or a failure of the
-        machine has damaged at the end is cut, with a warning. A payload that is referenced keeps up to 16 MiB of the
+        The newest checkpoint replaces all entries before it. If a crash or a failure of the machine has damaged the end
+        of the log, the damaged part is removed, with a warning. A payload that is referenced keeps up to 16 MiB of the
         file in memory.
 
         Raises:
@@ -119,7 +119,8 @@ class DataDirectory:
     def reserve(self, size_bytes: int) -> bool:
         """Return whether entries can be written without failing for lack of space.
 
-        Space is allocated ahead. It is not divided between callers: each reserves, then writes what it reserved.
+        Space is allocated ahead. It is not divided between callers: a caller reserves space and writes its entries
+        before another caller reserves space.
 
         Args:
             size_bytes: Size of the payloads, of at most `MAX_RESERVED_ENTRIES` entries.
@@ -271,7 +272,7 @@ class DataDirectory:
         """Write buffered entries, remove allocated space that is not used, and unlock the directory. Once.
 
         Raises:
-            DataDirectoryError: The disk fails now. (If it has failed before, nothing is written.)
+            DataDirectoryError: The disk fails now. After an earlier failure, `close` writes nothing and does not raise.
         """
         try:
             if self._failure is None:
@@ -307,6 +308,6 @@ class DataDirectory:
             earlier.close()
 
     def _failed(self, error: OSError) -> DataDirectoryError:
-        """Return the error of a disk that has failed; after it, nothing is written any more."""
+        """Record that the disk has failed, and return its error. From then on, nothing is written."""
         self._failure = unusable(self.path, error)
         return self._failure

@@ -1,4 +1,4 @@
-"""The lock of a data directory, and the file that says that a directory is one and of which format."""
+"""The lock of a data directory, and the file that marks a data directory and contains the version of its format."""
 
 import fcntl
 import os
@@ -48,7 +48,7 @@ def claim(directory: str, operations: FileOperations) -> int:
 
 
 def _make(directory: str, operations: FileOperations) -> None:
-    """Create a directory, and those that contain it."""
+    """Create a directory and its missing parent directories."""
     parent = os.path.dirname(directory)
     if not os.path.exists(parent):
         _make(parent, operations)

@@ -75,9 +75,9 @@ def recovered_entries(
 ) -> Generator[Entry, None, int]:
     """Yield the entries of a directory in the order in which they were written.
 
-    The last log is cut with a warning at the first write that is incomplete, unless that was on disk already when
-    others were written: after a failure of the machine, what was written at last can be there in part. All that was
-    read is on disk in the end.
+    A failure of the process or the machine can leave the last writes incomplete. So the last log is cut at its first
+    incomplete write, with a warning. An incomplete write that was on disk already when later writes were made is an
+    error instead. At the end, all entries that were read are on disk.
 
     Args:
         directory: Its path.

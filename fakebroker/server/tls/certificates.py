@@ -68,7 +68,7 @@ class CertificateAuthority:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings with which brokers use these certificates, and trust those of clients."""
+        """The settings with which brokers use these certificates, and trust the certificates of clients."""
         return {KEYSTORE: self.broker_file, KEYSTORE_TYPE: PEM, TRUSTSTORE: self.ca_file, TRUSTSTORE_TYPE: PEM}
 
     def renew(self, *, expired: bool = False) -> None:

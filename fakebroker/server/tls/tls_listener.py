@@ -1,6 +1,6 @@
 """The TLS side of a listener: its certificates and versions, from settings with Kafka's names, and its clients' names.
 
-Source: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, of which only PEM is supported (KIP-651).
+Source: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory. Only PEM files are supported (KIP-651).
 """
 
 import base64
@@ -96,7 +96,7 @@ class TlsListener:
             release: The release of the broker, which has the settings that allow changes from 3.7 on.
 
         Raises:
-            ConfigError: It has another subject, or lacks alternative names of the other one.
+            ConfigError: The new certificate has another subject, or lacks alternative names of the old certificate.
         """
         if self._certificate == old._certificate:
             return
@@ -161,7 +161,7 @@ def _load_key(context: ssl.SSLContext, config: Config) -> bytes:
 
 
 def _first_certificate(pem: str) -> bytes:
-    """Return the first certificate of a text that OpenSSL has accepted, in DER. As in Kafka, it is that of the key."""
+    """Return the first certificate of a text that OpenSSL has accepted, in DER. It belongs to the key, as in Kafka."""
     found = _CERTIFICATE.search(pem)
     assert found is not None
     return base64.b64decode(found[1])
@@ -187,7 +187,7 @@ def _load_file(context: ssl.SSLContext, path: str, password: str | None, field: 
 
 
 def _load_trusted(context: ssl.SSLContext, config: Config) -> None:
-    """Load the certificates that sign those of clients.
+    """Load the certificates that sign the certificates of clients.
 
     Raises:
         ConfigError: They are missing, or cannot be used.

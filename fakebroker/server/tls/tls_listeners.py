@@ -26,7 +26,7 @@ class TlsListeners:
     Args:
         config: The settings of the cluster.
         listeners: The listeners that have TLS.
-        authority: Signs the certificates of the brokers; None if they are files that others write.
+        authority: Signs the certificates of the brokers; None if the certificates come from the user's files.
 
     Raises:
         ConfigError: A setting is missing, or a file or certificate cannot be used.
@@ -47,18 +47,18 @@ class TlsListeners:
         """Check the dynamic configs that a broker would have.
 
         Raises:
-            ConfigError: A file or certificate cannot be used, or has other names than the one in use.
+            ConfigError: A file or certificate cannot be used, or a certificate has other names than its predecessor.
         """
         for listener in self._listeners:
             made = self._made(listener, configs) or TlsListener(self._config, listener)
             made.require_names_of(self.of(broker, listener), broker.release)
 
     def renew(self, brokers: Iterable[BrokerNode], *, expired: bool) -> None:
-        """Let the authority issue new certificates, if there is one, and `load` them.
+        """Issue a new certificate if the cluster has an authority, and `load` all files.
 
         Raises:
-            ConfigError: A file cannot be used or has other names, and nothing has changed; or `expired` is true without
-                an authority.
+            ConfigError: A file cannot be used or has other names; the certificates in use stay. Or `expired` is true,
+                and there is no authority.
         """
         if self._authority is not None:
             self._authority.renew(expired=expired)
@@ -69,8 +69,9 @@ class TlsListeners:
     def load(self, brokers: Iterable[BrokerNode]) -> None:
         """Read all files again, and apply the dynamic configs of brokers.
 
-        Names are compared if only files have changed: `check` has compared those of altered configs; others are of a
-        start, a reset or a restored snapshot, which may change names.
+        If the settings of a listener are unchanged, the names in its new certificate are compared with the old ones. If
+        the settings have changed, the names are not compared: `check` has compared the names of altered configs, and a
+        start, a reset or a restored snapshot may change names.
 
         Raises:
             ConfigError: A file or certificate cannot be used, or has other names. Nothing has changed.

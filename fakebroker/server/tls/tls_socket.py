@@ -39,10 +39,11 @@ class TlsSocket:
             complete. May raise `TransportError`, to end the connection.
         on_unsent: Called when the socket has not accepted all encrypted bytes: then `send` has to be called, also
             without data, as soon as the socket is writable.
+
     Attributes:
         raw: The socket.
         is_established: Whether the handshake is complete.
-        is_incomplete: Whether more bytes are needed: those of the handshake, or those of a record.
+        is_incomplete: Whether more bytes are needed to complete the handshake or a record.
     """
 
     def __init__(

@@ -79,8 +79,8 @@ class BlockingWaits(ABC):
 
         Returns:
             The group when it was in the state; with `polling`, a `Polled` with it and the records. If a single request
-            or timer started and ended the state, then state, generation, leader and member ids are those of the state,
-            and everything else is as it was after that request or timer. A member that it removed has only its id.
+            or timer started and ended the state, then state, generation, leader and member ids are as in the state, and
+            everything else is as it was after that request or timer. A member that was removed then has only its id.
 
         Raises:
             WaitTimeout: The group did not reach the state in time.
@@ -163,7 +163,7 @@ class BlockingWaits(ABC):
             member: Member id, instance id or client id.
             state: The state: "STABLE", "UNREVOKED_PARTITIONS" (it has to give up partitions) or "UNRELEASED_PARTITIONS"
                 (it waits for partitions of others). None: any state.
-            above: A member epoch, which that of the member must exceed. None: any epoch.
+            above: The epoch that the member's epoch must exceed. None: any epoch.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
 
@@ -221,7 +221,7 @@ class BlockingWaits(ABC):
 
         Returns:
             The id when it was in the state; with `polling`, a `Polled` with it and the records. If the state has ended
-            since, then state, producer and partitions are those of the state, and everything else is the present.
+            since, then state, producer and partitions are as in the state, and everything else is current.
 
         Raises:
             WaitTimeout: The id did not reach the state in time.
@@ -324,7 +324,7 @@ class BlockingWaits(ABC):
             count: Number of requests; to wait for one more, pass `len(cluster.requests(...)) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
-            filters: Further filters, all of which must match; see `Filters`. `since` excludes older requests.
+            filters: Further filters; requests must match all of them. See `Filters`; `since` excludes older requests.
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to

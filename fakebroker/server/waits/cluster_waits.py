@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class ClusterWaits(BlockingWaits):
-    """Waits for changes of a cluster in this process: those of `BlockingWaits`, for a predicate, and `..._async`.
+    """Waits for changes of a cluster in this process: the waits of `BlockingWaits`, and `wait_until` for a predicate.
 
-    The `..._async` methods wait in a task of trio or asyncio.
+    Each wait also has an `..._async` method, which waits in a task of trio or asyncio.
 
     Attributes:
         waits: The conditions and waits behind these methods.

@@ -67,7 +67,7 @@ class _Source:
         is_async: Whether polls are coroutines.
         needs_thread: Whether it must be polled without pauses: kafka-python discards the response to a JoinGroup that
             arrives between two polls, and joins again.
-        assignment: What it had at the end of the last poll in its thread; None if that is not known.
+        assignment: The consumer's partitions at the end of the last poll in its thread; None if they are not known.
     """
 
     def __init__(self, name: str, polled: Any, timeout_s: float) -> None:
@@ -125,7 +125,7 @@ def _member_id(consumer: Any) -> str:
 
 
 def _parameters(poll: Any) -> Iterable[str]:
-    """Return the names of the parameters of `poll`, of which a method written in C has at least one."""
+    """Return the names of the parameters of `poll`. A method written in C counts as having one, `timeout`."""
     try:
         return tuple(inspect.signature(poll).parameters)
     except (TypeError, ValueError):
@@ -133,7 +133,7 @@ def _parameters(poll: Any) -> Iterable[str]:
 
 
 class ConsumerPoller:
-    """Polls consumers, and collects what they return. `close` ends its threads.
+    """Polls consumers, and collects the records that the polls return. `close` ends its threads.
 
     Args:
         polling: The consumers: objects with `poll(seconds)`, `poll(timeout_ms=...)` or `getmany(timeout_ms=...)`, or
@@ -141,7 +141,7 @@ class ConsumerPoller:
         is_async: Whether coroutines can be awaited. If so, all other consumers are polled in threads.
 
     Attributes:
-        records: What was read so far.
+        records: The records that were read so far.
 
     Raises:
         ConfigError: An entry is none of these, or a coroutine function that cannot be awaited.
@@ -287,8 +287,11 @@ def have_received(group: GroupView, assignments: Assignments, *, has_topics: boo
     """Return whether consumers have received the partitions that a group has assigned to them.
 
     A consumer whose member id is not in the group does not count: it belongs to another group, or the group has
-    removed it. Of consumers and members without a counterpart by member id, every member's partitions have to be those
-    of a consumer, or every consumer's those of a member, because members may be in other processes.
+    removed it.
+
+    Some consumers do not report a member id. They are compared by their partitions with the members that no consumer
+    names. Either each of these members must have the same partitions as one of these consumers, or each of these
+    consumers the same as one of these members. Members without a consumer may be in other processes.
 
     Args:
         group: The group now.

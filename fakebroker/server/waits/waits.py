@@ -114,8 +114,8 @@ class Waits:
 
         Args:
             kind: What the wait is for.
-            arguments: The arguments of its method of `BlockingWaits`, except the timeout and `polling`; `seen_changes`,
-                too, if it is for a group or a transactional id.
+            arguments: The arguments of the wait's method of `BlockingWaits`, except the timeout and `polling`. For a
+                group or a transactional id, also `seen_changes`.
 
         Raises:
             ConfigError: An argument is invalid.
@@ -367,7 +367,7 @@ class Waits:
     ) -> T | Polled[T]:
         """Wait until a condition holds, like `wait`, in a task of trio or asyncio, in any thread.
 
-        Consumers with coroutines are polled in the calling task, others in a thread for each.
+        Consumers with coroutines are polled in the calling task. Each consumer without coroutines has its own thread.
         """
         check_number("timeout_s", timeout_s, least=0)
         poller = None if polling is None else ConsumerPoller(polling, is_async=True)

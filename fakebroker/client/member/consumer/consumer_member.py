@@ -116,7 +116,7 @@ class ConsumerMember(GroupMember):
         self._fields = HeartbeatFields()
         self._reconciliation: _Reconciliation | None = None
         self._interval_ms = 0
-        self._is_heartbeat_due = False  # it waits for the response to the one in flight
+        self._is_heartbeat_due = False  # a heartbeat is due, and another one is in flight
         self._is_reporting = False  # the heartbeat in flight has the partitions of the member
         self._has_found = False  # a coordinator
         self._is_fetching_names = False

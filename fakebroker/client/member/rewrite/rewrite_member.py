@@ -3,15 +3,15 @@
 After each call the driver carries out `effects`; it calls `tick` when `next_deadline` has passed. Does not depend on
 sockets, clocks or request versions. Where the document is silent, these readings are implemented:
 
-- The first JoinGroup has no consumer id. After UnknownConsumer the consumer joins as a new one, since with its former
-  id it could never join again; other consumers may own its partitions already.
+- The first JoinGroup has no consumer id. After UnknownConsumer the consumer joins as a new consumer, because it could
+  never join again with its former id. Other consumers may own its partitions already.
 - CoordinatorStartupNotComplete and IllegalProtocolState are retried after a back-off at the same coordinator.
 - After NotCoordinatorForGroup and lost connections, the coordinator is looked up after a back-off.
 - JoinGroup follows when the last commit is answered, whether or not it has succeeded. Partitions are given up with it.
 - No heartbeats are sent from IllegalGeneration on, not only while a JoinGroup waits: a broker handles one request of a
   client at a time.
-- A consumer that has lost its coordinator after it had stopped consumption does not resume it, and joins at the new
-  one without a heartbeat before.
+- If a consumer loses its coordinator after it has stopped consumption, it does not resume consumption. It joins at the
+  new coordinator without a heartbeat before.
 - There is no request for leaving a group: the coordinator notices after a session timeout.
 """
 

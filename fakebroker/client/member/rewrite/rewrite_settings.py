@@ -17,8 +17,8 @@ class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True):
         strategy: The friendly name of the partition assignment strategy, which the brokers have to know.
         session_timeout_ms: `session.timeout.ms`.
         heartbeat_frequency: How many heartbeats are sent in a session timeout (`heartbeat.frequency`).
-        sends_consumer_id: Whether later JoinGroups contain the consumer id. Otherwise each costs the group a session
-            timeout, because the coordinator waits for the consumer with the former id.
+        sends_consumer_id: Whether later JoinGroups contain the consumer id. If not, each later JoinGroup delays the
+            group by a session timeout: the coordinator waits for the consumer with the former id.
         join_timeout_ms: How long a JoinGroup may wait. None: twice the session timeout, because the coordinator may
             wait a session timeout for consumers that do not join.
         commit_interval_ms: `auto.commit.interval.ms`; 0 disables automatic commits.
