@@ -72,5 +72,5 @@ class BrokerNode:
 
     @property
     def groups(self) -> "Coordinator | ProposedCoordinator":
-        """What moves with the partitions of __consumer_offsets."""
+        """The coordinator whose groups move with the partitions of __consumer_offsets."""
         return self.coordinator if self.proposed is None else self.proposed

@@ -330,7 +330,7 @@ class CommittedOffsets:
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._groups.schedule(group)
         if group is None and consumer_group is None and self.config.is_before_kip_848:
-            # Before the offsets are checked and stored: the group stays even if no offset is.
+            # The group is made before the offsets are checked. It stays even if none of them is stored.
             group = self._groups.create_simple(group_id, "first OffsetCommit", now_ms)
         errors, records = _commit(group_id, offsets, self.config, now_ms, request.retention_time_ms)
         if consumer_group is not None:
@@ -354,6 +354,7 @@ class CommittedOffsets:
     def _check_older_commit(
         self, group: ConsumerGroup, epoch: int, member_id: str, records: Sequence[OffsetRecord]
     ) -> ErrorCode:
+        """Check a commit that a member sends with an epoch older than its own, partition by partition."""
         topics = self.config.consumer.topics
         found = ((topics.named(record.key.topic), record.key.partition) for record in records)
         places = ((b"" if topic is None else topic.topic_id, index) for topic, index in found)

@@ -166,7 +166,10 @@ class DecoderWriter(Writer):
             self.emit(f"return {made}), pos")
 
     def arguments(self) -> str:
-        """Return the arguments that make the struct: its decoded fields, and defaults before the last of those."""
+        """Return the positional arguments that make the struct.
+
+        They end with the last decoded field. A field before it that the version lacks gets its default.
+        """
         fields = {field.name: field for field in self.cls.FIELDS}
         arguments, count = [], 0
         for name in self.cls.__struct_fields__[:-1]:  # without `unknown_tags`

@@ -227,6 +227,7 @@ def _newest_timestamp(
             f"and one more than the last offset delta {last_offset_delta}"
         )
     # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
+    # If decompression raises, the whole limit stays counted: that many bytes may have been read.
     meter.size_bytes += limit_bytes
     data, start = decompressed_records(batch, limit_bytes)
     meter.size_bytes += len(data) - limit_bytes

@@ -2,8 +2,8 @@
 
 Values are checked, stored and returned. Consumer groups use the configs that begin with `consumer.`; other configs have
 no effect. Source: GroupConfig. The first arguments of `ConfigKey` are the type, the default, the smallest and the
-largest valid number. The limits, and the defaults of consumer groups, come from the brokers' settings; the table
-contains the default values of these settings.
+largest valid number. For these, the brokers' settings give the default and the limits. The table has what they are
+while the brokers' settings are not changed.
 """
 
 import re
@@ -103,7 +103,7 @@ def group_configs(release: Release) -> dict[str, ConfigKey]:
 
 
 def effective_group_configs(release: Release, settings: Config) -> dict[str, ConfigKey]:
-    """Return the configs of groups in a release, with the defaults and limits that the brokers' settings give them."""
+    """Return the configs of groups in a release. The keys of consumer groups have the brokers' defaults and limits."""
     return {
         name: _effective(name, key, settings) if name.startswith("consumer.") else key
         for name, key in group_configs(release).items()

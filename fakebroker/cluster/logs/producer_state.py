@@ -391,7 +391,10 @@ class Producers:
             raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, message)
 
     def _check_first(self, batch: RecordBatch, producer: Producer | None, release: Release) -> None:
-        """Check that a batch is not after the first one of a pending verification: one without transaction neither."""
+        """Check that a batch does not skip the first batch of a transaction whose verification is pending.
+
+        A batch outside a transaction is checked, too.
+        """
         pending = self._verifications.get(batch.producer_id)
         if pending is None:
             return
