@@ -5,11 +5,12 @@ A broker processes one request of a connection at a time. Does not depend on mem
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.transport import Address, ConnectionUser
-from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
+from fakebroker.client.versions import NegotiatedVersions, convert_request, versions_of
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
@@ -18,7 +19,7 @@ from fakebroker.coordinator.consumer.heartbeat import is_bare
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
-from fakebroker.protocol.registry import APIS, api_of
+from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import (
     ACTION,
@@ -38,13 +39,6 @@ _PRIVATE_APIS = frozenset(
     ("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups")
 )
 """Requests that have no effect on other members of the group, called private here."""
-
-_NEWEST: dict[type[Message], int] = {
-    kind: min(api.versions.last, LAST_VERSION_WITH_TOPIC_NAMES.get(api.request, api.versions.last))
-    for api in APIS
-    for kind in (api.request, api.response)
-}
-"""The newest version of each message that clients use: it has all fields that they read or write."""
 
 
 class VirtualConnection(Peer):
@@ -405,10 +399,16 @@ def _only_extends_session(call: Call) -> bool:
     return group is not None and groups.settled_member(group, request.member_id, request.member_epoch) is not None
 
 
+@cache
+def _newest_version(kind: type[Message]) -> int:
+    """Return the newest version of a message that clients use: it has all fields that they read or write."""
+    return versions_of(api_of(kind).request).last
+
+
 def received(message: M, version: int) -> M:
     """Return a message as the other side receives it: without the fields that the version lacks."""
     kind = type(message)
-    if version >= _NEWEST[kind]:
+    if version >= _newest_version(kind):
         return message
     converted = convert_request(message, version)
     return decode(kind, encode(converted, version), version)
