@@ -238,6 +238,15 @@ def test_folded_heartbeats_have_the_count_and_times_of_the_single_ones() -> None
     assert [row for row in folded if row["api"] != "Heartbeat"] == [row for row in single if row["api"] != "Heartbeat"]
 
 
+def test_members_are_added_with_the_messages_of_a_proposal() -> None:
+    load = Load(kind="add-members", groups="some", instances=2)
+    cluster = Cluster(brokers=2, proposals=("batch-join",))
+    members = [script("one", number, Act(5_000.0, "start"), instance_id=f"i{number}") for number in range(2)]
+    _, rows = play_in_memory(members, two_broker_settings(cluster=cluster, loads=(load,)))
+    added = [row for row in rows if row["source"] == "load" and row["api"] == "JoinGroup"]
+    assert [(row["version"], row["error"]) for row in added] == [(10, 0)]
+
+
 def test_loads_are_simulated() -> None:
     load = Load(kind="describe-groups", batch=2, at_s=5.0)
     members = [script(group, 0, Act(0.0, "start"), LEAVE) for group in ("one", "two", "three")]
