@@ -401,7 +401,7 @@ def _only_extends_session(call: Call) -> bool:
 
 @cache
 def _newest_version(kind: type[Message]) -> int:
-    """Return the newest version of a message that clients use: it has all fields that they read or write."""
+    """Return the newest version in which clients use a message. No field that they read or write is missing there."""
     return versions_of(api_of(kind).request).last
 
 
