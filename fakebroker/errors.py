@@ -6,7 +6,7 @@ Does not depend on other modules of the package.
 import math
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Self
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -326,13 +326,10 @@ class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like Ti
 
     Args:
         sentence: The error message.
-        condition: The condition, such as "group g in Stable"; empty if the message alone describes it.
+        condition: The condition, such as "group g: stable()"; empty if the message alone describes it.
         timeout_s: The timeout in seconds.
         state: The actual state, as text.
-        changes: If the condition is one of a group: the number of the group's changes so far.
-
-    Attributes:
-        records: What polled consumers have read during the wait.
+        wait: The id with which the wait can be continued over HTTP.
     """
 
     def __init__(
@@ -342,34 +339,24 @@ class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like Ti
         condition: str = "",
         timeout_s: float | None = None,
         state: str = "",
-        changes: int | None = None,
+        wait: str | None = None,
     ) -> None:
         super().__init__(sentence)
-        self.condition, self.timeout_s, self.state, self.changes = condition, timeout_s, state, changes
-        self.records: list[Any] = []
+        self.condition, self.timeout_s, self.state, self.wait = condition, timeout_s, state, wait
 
     @classmethod
-    def of(cls, condition: str, timeout_s: float, state: str, changes: int | None = None) -> "WaitTimeout":
+    def of(cls, condition: str, timeout_s: float, state: str) -> "WaitTimeout":
         """Return the error `not reached within 10 s: condition`, with the state in further lines."""
-        return cls(
-            f"not reached within {timeout_s:g} s: {condition}\n{state}",
-            condition=condition,
-            timeout_s=timeout_s,
-            state=state,
-            changes=changes,
-        )
+        text = f"not reached within {timeout_s:g} s: {condition}\n{state}"
+        return cls(text, condition=condition, timeout_s=timeout_s, state=state)
+
+
+class ConditionNotMet(FakebrokerError, AssertionError):  # noqa: N818  # Says what has happened, like WaitTimeout.
+    """A condition does not hold that is required to hold. The message describes the actual state."""
 
 
 class ClusterStopped(FakebrokerError):  # noqa: N818  # Says what has happened, like WaitTimeout.
-    """The cluster stopped during a wait.
-
-    Attributes:
-        records: What polled consumers have read during the wait.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.records: list[Any] = []
+    """The cluster stopped during a wait."""
 
 
 class PollError(FakebrokerError):
@@ -379,23 +366,15 @@ class PollError(FakebrokerError):
         sentence: The error message.
         error: The exception of the consumer, which is also the cause of this one; or the error that a message of
             confluent-kafka contained.
-
-    Attributes:
-        records: What the consumers have read during the wait.
     """
 
     def __init__(self, sentence: str, *, error: object = None) -> None:
         super().__init__(sentence)
         self.error = error
-        self.records: list[Any] = []
 
 
 class IncompleteJournalError(FakebrokerError, AssertionError):
     """A query or an assertion that depends on requests that the journal has dropped."""
-
-
-class IncompleteHistoryError(FakebrokerError, AssertionError):
-    """A wait that depends on changes of a group that its history has dropped."""
 
 
 def shown(value: object) -> str:

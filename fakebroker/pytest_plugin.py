@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from fakebroker.server.fake_cluster import FakeCluster
@@ -28,12 +27,6 @@ _clusters: pytest.StashKey[list["FakeCluster"]] = pytest.StashKey()
 _shared: pytest.StashKey[dict[str, tuple["FakeCluster", "Setup"]]] = pytest.StashKey()
 """Running clusters that several tests share, and the functions that prepare them, by name of the fixture."""
 
-_SHOWN_GROUPS = 3
-"""Maximum number of groups with timelines in a report."""
-_SHOWN_MOMENTS = 10
-"""Maximum number of entries of a timeline in a report."""
-_MAX_EXPLANATION = 2_000
-"""Maximum number of characters of an explanation in a report."""
 _INTERNAL = frozenset({"fakebroker", "trio", "outcome", "asyncio", "concurrent", "contextlib"})
 """Packages whose functions are called between a call of this package in a test and an error of this package."""
 _MAX_NAME = 120
@@ -102,6 +95,8 @@ def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..
             return cluster
 
         yield start
+        for cluster in clusters:
+            cluster.clear_faults()  # `pytest_runtest_call` has looked at them.
 
 
 @pytest.fixture
@@ -122,6 +117,7 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
     request.node.stash.setdefault(_clusters, []).append(cluster)
     async with cluster:
         yield cluster
+        cluster.clear_faults()  # `pytest_runtest_call` has looked at them.
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +172,7 @@ def _run_shared(
         setup(cluster)
         running[fixture] = cluster, setup
         yield cluster
+        cluster.clear_faults()
         del running[fixture]
 
 
@@ -247,11 +244,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test in which an action of a fault failed, because its faults did not do what the test assumes."""
+    """Fail a test if its faults did not do what it assumes: an action failed, or a fault was applied to no request."""
     yield
-    errors = [error for cluster in _clusters_of(item) for error in cluster.action_errors]
+    clusters = _clusters_of(item)
+    errors = [error for cluster in clusters for error in cluster.action_errors()]
     if errors:
         pytest.fail("\n".join(["actions of faults failed:", *errors]), pytrace=False)
+    missed = [fault.missed for cluster in clusters for fault in cluster.faults() if fault.missed]
+    if missed:
+        pytest.fail("\n".join(missed), pytrace=False)
 
 
 def _clusters_of(item: pytest.Item) -> list["FakeCluster"]:
@@ -291,31 +292,11 @@ def _hide_internals(error: BaseException) -> None:
 
 
 def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
-    """Return the report on a cluster: seed, groups, transactional ids, last requests, and timelines."""
-    parts = [cluster.report(), *_timelines(cluster)]
+    """Return the report on a cluster, and where its journal is kept."""
+    parts = [cluster.report()]
     if folder := item.config.getoption("fakebroker_keep_journal"):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))
     return "\n\n".join(parts)
-
-
-def _timelines(cluster: "FakeCluster") -> Iterator[str]:
-    """Yield the explanation of each group and transactional id that changed recently, with the end of its timeline."""
-    for group_id in cluster.cluster.history.newest(_SHOWN_GROUPS):
-        of_group = cluster.timeline(group_id)
-        end = replace(of_group, moments=of_group.moments[-_SHOWN_MOMENTS:])
-        yield _explained(cluster.explain(group_id), end, len(of_group.moments))
-    for transactional_id in cluster.cluster.transactions.history.newest(_SHOWN_GROUPS):
-        of_id = cluster.transaction_timeline(transactional_id)
-        last = replace(of_id, moments=of_id.moments[-_SHOWN_MOMENTS:])
-        yield _explained(cluster.explain_transaction(transactional_id), last, len(of_id.moments))
-
-
-def _explained(explanation: str, timeline: object, moments: int) -> str:
-    """Return an explanation with the end of a timeline, which has this number of moments in all."""
-    text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
-    earlier = moments - _SHOWN_MOMENTS
-    more = f"\n... and {earlier} earlier entries" if earlier > 0 else ""  # Dropped ones are mentioned in the timeline.
-    return f"{text}\n\n{timeline}{more}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:
@@ -329,7 +310,7 @@ def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:
     path = folder / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        cluster.export_journal(path)
+        cluster.journal.export(path)
     except Exception as error:  # An exception in a report would end the run.
         return f"journal not kept: {error}"
     return f"journal: {path}"

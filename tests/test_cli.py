@@ -81,11 +81,11 @@ def test_serve_prints_the_ports_of_its_brokers_and_stops_at_sigint() -> None:
 
 
 EVENTS = [
-    '{"do": "stop_broker"}',
-    '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}',
-    '{"do": "create_topic", "name": "orders"}',
-    '{"do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}]}',
-    '{"do": "stop_broker", "node_id": 2}',
+    '{"do": "broker.stop"}',
+    '{"do": "inject_fault", "api": "Heartbeat", "delay_s": ["a", "b"]}',
+    '{"do": "topic.create", "topic": "orders"}',
+    '{"do": "topic.produce", "topic": "orders", "values": ["a", {"base64": "/w=="}]}',
+    '{"do": "broker.stop", "node_id": 2}',
 ]
 
 
@@ -97,13 +97,13 @@ def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
         process.stdin.write("\n".join(EVENTS))
         process.stdin.close()
         log = ""
-        while 'event done: {"do": "stop_broker"' not in log:
+        while 'event done: {"do": "broker.stop"' not in log:
             assert process.poll() is None
             log += process.stderr.readline()
-        assert 'event failed: {"do": "stop_broker"}: node_id is missing' in log
+        assert 'event failed: {"do": "broker.stop"}: node_id is missing' in log
         assert '"delay_s": ["a", "b"]}: 2 errors' in log
-        assert 'event done: {"do": "produce"' in log
-        assert 'event done: {"do": "stop_broker", "node_id": 2}' in log
+        assert 'event done: {"do": "topic.produce"' in log
+        assert 'event done: {"do": "broker.stop", "node_id": 2}' in log
         with WireClient(broker) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)
             assert [broker.node_id for broker in metadata.brokers] == [1]
@@ -139,7 +139,7 @@ def test_events_on_stdin_advance_a_manual_clock() -> None:
         broker = first_broker(process)
         assert process.stdin is not None
         assert process.stderr is not None
-        process.stdin.write('{"do": "seed_group", "group_id": "g", "members": 1, "topics": ["orders"]}\n')
+        process.stdin.write('{"do": "group.seed", "group_id": "g", "members": 1, "topics": ["orders"]}\n')
         process.stdin.write('{"do": "advance", "seconds": 45}\n')
         process.stdin.flush()
         done = 0
@@ -160,11 +160,19 @@ def test_serve_stops_at_the_end_of_stdin() -> None:
     with start_serve("--port", "0", "--until-stdin-ends") as process:
         assert first_line(process)
         assert process.stdin is not None
-        process.stdin.write('{"do": "stop_broker", "node_id": 1}\n')  # Ignored without --events.
+        process.stdin.write('{"do": "broker.stop", "node_id": 1}\n')  # Ignored without --events.
         process.stdin.close()
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
         assert "event" not in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_serve_ends_without_an_error_if_a_fault_was_applied_to_no_request() -> None:
+    with start_serve("--port", "0", "--events", "--until-stdin-ends") as process:
+        assert first_line(process)
+        out, err = process.communicate('{"do": "inject_fault", "api": "Heartbeat", "drop": true}\n', TIMEOUT_S)
+        assert (process.returncode, "event done" in out + err, "no request" in err) == (0, True, False)
 
 
 @pytest.mark.slow
@@ -263,7 +271,7 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
         ),
         (
             ["--topic", "a.b:1", "--topic", "a_b:1"],
-            "name='a_b': expected a name that differs from topic 'a.b' in more than '.' and '_', "
+            "topic='a_b': expected a name that differs from topic 'a.b' in more than '.' and '_', "
             "which are equal in metrics",
         ),
         (

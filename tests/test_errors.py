@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import Broker, ConfigError, FakeCluster, Scaled
+from fakebroker import Broker, ConfigError, FakeCluster, Scaled, predicate
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
@@ -19,6 +19,7 @@ from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.errors import bounds, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.journal_files import parse_journal
 from tests.support.trio_runner import in_trio_with_sockets
 
@@ -63,7 +64,7 @@ CONSTRUCTION: list[Case] = [
     (lambda: release("4"), "as_version", "4", one_of(VERSIONS)),
     (lambda: FakeCluster(1, api_versions={"Fetch": (99, 99)}), "api_versions.Fetch", (99, 99), "versions in 4-18"),
     (lambda: FakeCluster(1, proposals=["batch"]), "proposals[0]", "batch", "batch-join"),
-    (lambda: FakeCluster(1, topics={"a b": 1}), "name", "a b", "a name of 1 to 249 characters "),
+    (lambda: FakeCluster(1, topics={"a b": 1}), "topic", "a b", "a name of 1 to 249 characters "),
     (lambda: FakeCluster(1, topics={"a": 0}), "partitions", 0, "an integer from 1 to 100000"),
     (lambda: FakeCluster(1, topics={"a": True}), "topics.a", True, "an integer"),
     (lambda: FakeCluster(1, config={"group.max.size": 0}), "group.max.size", 0, INT32),
@@ -88,44 +89,47 @@ CONSTRUCTION: list[Case] = [
 ClusterCase = tuple[Callable[[FakeCluster], object], str, object, str]
 
 CALLS: list[ClusterCase] = [
-    (lambda c: c.create_topic("orders"), "name", "orders", "a topic that does not exist yet"),
-    (lambda c: c.create_topic(""), "name", "", "a name of 1 to 249 characters "),
-    (lambda c: c.create_topic("a", 1, 9), "replication_factor", 9, "an integer from 1 to 3"),
-    (lambda c: c.create_partitions("oders", 3), "name", "oders", TOPIC),
-    (lambda c: c.create_partitions("orders", 2), "total", 2, "an integer from 3 to 100000"),
-    (lambda c: c.delete_topic("__consumer_offsets"), "name", "__consumer_offsets", TOPIC),
-    (lambda c: c.clock.advance(-1), "seconds", -1, ADVANCE_S),
-    (lambda c: c.clock.advance(math.nan), "seconds", math.nan, FINITE),
-    (lambda c: c.clock.advance(2e9), "seconds", 2e9, ADVANCE_S),
-    (lambda c: c.clock.advance("1"), "seconds", "1", ADVANCE_S),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda c: c.wait_for_state("g", "Stabel"), "state", "Stabel", "did you mean 'Stable'?"),
-    (lambda c: c.wait_for_state("g", "Stable", timeout_s=math.nan), "timeout_s", math.nan, FINITE),
-    (lambda c: c.wait_for_state("g", "Stable", timeout_s=math.inf), "timeout_s", math.inf, FINITE),
-    (lambda c: c.wait_until("x", lambda _: None, timeout_s=-1), "timeout_s", -1, AT_LEAST_0),
-    (lambda c: trio.run(lambda: c.wait_for_state_async("g", "Stable", timeout_s=-1)), "timeout_s", -1, AT_LEAST_0),
-    (lambda c: c.wait_for_request("Fetch", count=0), "count", 0, "an integer >= 1"),
-    (lambda c: c.wait_for_request("Fecth"), "api", "Fecth", one_of(APIS, "Fecth")),
-    (lambda c: c.wait_for_commit("g", "orders", at_least=1), "partition", "orders", "a topic and a number, such as "),
-    (lambda c: c.requests("JoinGrop"), "api", "JoinGrop", one_of(APIS, "JoinGrop")),
-    (lambda c: c.count(broker=9), "broker", 9, "one of 1, 2, 3"),
-    (lambda c: c.count(since=math.nan), "since", math.nan, FINITE),
-    (lambda c: c.count(error="NOT_CORDINATOR"), "error", "NOT_CORDINATOR", "did you mean 'NOT_COORDINATOR'?"),
-    (lambda c: c.count(grp="g"), "grp", "g", "one of client_id, group, member, instance_id, "),  # type: ignore[call-arg]  # wrong on purpose
-    (lambda c: c.assert_order(), "steps", (), "one or more"),
-    (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of a name and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda c: c.hold("g", "Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),
-    (lambda c: c.force_rebalance("g"), "group_id", "g", "an existing group; its coordinator has none"),
-    (lambda c: c.evict("seeded", "x"), "member", "x", ""),
-    (lambda c: c.fence("seeded", "i"), "instance_id", "i", "a static member; the group has none"),
-    (lambda c: c.release("zz"), "group_id", "zz", "a group that is held, but there is none"),
-    (lambda c: c.upgrade_broker(1, "2.8", {"Fetch": (-1, 2)}), "api_versions.Fetch[0]", -1, VERSION),
-    (lambda c: c.coordinator_of(b"g"), "group_id", b"g", "a string"),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda c: c.add_fault({"api": "Fetch"}), "fault", {"api": "Fetch"}, "a Fault"),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda c: c.remove_fault(5), "handle", 5, "a FaultHandle"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.topic("orders").create(), "topic", "orders", "a topic that does not exist yet"),
+    (lambda c: c.topic("").create(), "topic", "", "a name of 1 to 249 characters "),
+    (lambda c: c.topic("a").create(1, 9), "replication_factor", 9, "an integer from 1 to 3"),
+    (lambda c: c.topic("oders").create_partitions(3), "topic", "oders", TOPIC),
+    (lambda c: c.topic("orders").create_partitions(2), "total", 2, "an integer from 3 to 100000"),
+    (lambda c: c.topic("__consumer_offsets").delete(), "topic", "__consumer_offsets", TOPIC),
+    (lambda c: internals(c).server.clock.advance(-1), "seconds", -1, ADVANCE_S),
+    (lambda c: internals(c).server.clock.advance(math.nan), "seconds", math.nan, FINITE),
+    (lambda c: internals(c).server.clock.advance(2e9), "seconds", 2e9, ADVANCE_S),
+    (lambda c: internals(c).server.clock.advance("1"), "seconds", "1", ADVANCE_S),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.wait(c.group("g").state("Stabel")), "state", "Stabel", "did you mean 'Stable'?"),
+    (lambda c: c.wait(c.group("g").stable(), timeout_s=math.nan), "timeout_s", math.nan, FINITE),
+    (lambda c: c.wait(c.group("g").stable(), timeout_s=math.inf), "timeout_s", math.inf, FINITE),
+    (lambda c: c.wait(predicate("x", lambda: None), timeout_s=-1), "timeout_s", -1, AT_LEAST_0),
+    (lambda c: trio.run(lambda: c.wait_async(c.group("g").stable(), timeout_s=-1)), "timeout_s", -1, AT_LEAST_0),
+    (lambda c: c.wait(c.requested("Fetch", count=0)), "count", 0, "an integer >= 1"),
+    (lambda c: c.wait(c.requested("Fecth")), "api", "Fecth", one_of(APIS, "Fecth")),
+    (
+        lambda c: c.wait(c.group("g").committed("orders", at_least=1)),
+        "partition",
+        "orders",
+        "a topic and a number, such as ",
+    ),
+    (lambda c: c.journal.requests("JoinGrop"), "api", "JoinGrop", one_of(APIS, "JoinGrop")),
+    (lambda c: c.journal.count(broker=9), "broker", 9, "one of 1, 2, 3"),
+    (lambda c: c.journal.count(since=math.nan), "since", math.nan, FINITE),
+    (lambda c: c.journal.count(error="NOT_CORDINATOR"), "error", "NOT_CORDINATOR", "did you mean 'NOT_COORDINATOR'?"),
+    (lambda c: c.journal.count(grp="g"), "grp", "g", "one of client_id, group, member, instance_id, "),  # type: ignore[call-arg]  # wrong on purpose
+    (lambda c: c.journal.assert_order(), "steps", (), "one or more"),
+    (lambda c: c.journal.assert_order(3), "step", 3, "the name of an API, or a pair of a name and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.group("g").hold("Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),
+    (lambda c: c.group("g").rebalance(), "group_id", "g", "an existing group; its coordinator has none"),
+    (lambda c: c.group("seeded").evict("x"), "member", "x", ""),
+    (lambda c: c.group("seeded").fence_instance("i"), "member", "i", "a static member; the group has none"),
+    (lambda c: c.group("zz").release(), "group_id", "zz", "a group that is held, but there is none"),
+    (lambda c: c.broker(1).upgrade("2.8", {"Fetch": (-1, 2)}), "api_versions.Fetch[0]", -1, VERSION),
+    (lambda c: c.group(b"g").coordinator(), "group_id", b"g", "a string"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.restore(5), "snapshot", 5, "a Snapshot"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.seed_groups(None), "groups", None, "a list of GroupSeed, a table, or the path of a Parquet file"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.seed_groups(SEED), "groups", SEED, "a list of GroupSeed, a table, or the path of a Parquet file"),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda c: c.force_rebalance("seedde"), "group_id", "seedde", "an existing group; its coordinator has none"),
+    (lambda c: c.group("seedde").rebalance(), "group_id", "seedde", "an existing group; its coordinator has none"),
 ]
 
 CLIENTS: list[Case] = [
@@ -177,7 +181,7 @@ def test_invalid_arguments_of_constructors(subtests: pytest.Subtests) -> None:
 
 def test_invalid_arguments_of_methods(subtests: pytest.Subtests) -> None:
     with FakeCluster(topics={"orders": 2}, clock="manual") as cluster:
-        cluster.seed_group("seeded", members=1, topics=["orders"])
+        cluster.group("seeded").seed(members=1, topics=["orders"])
         for call, field, value, expected in CALLS:
             with subtests.test(f"{field}={shown(value)}"):
                 assert_config_error(partial(call, cluster), field, value, expected)

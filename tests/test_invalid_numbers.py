@@ -28,25 +28,28 @@ from fakebroker import (
     Consumer,
     FakebrokerError,
     FakeCluster,
-    Fault,
     GroupSeed,
     MemberSeed,
+    RecordSeed,
     Scaled,
+    predicate,
 )
 from fakebroker.cli.main import app, main
-from fakebroker.cluster.commands.cluster_commands import COMMANDS
-from fakebroker.cluster.commands.events import event_of, perform
+from fakebroker.cluster.handles.definition import DEFINITIONS, Definition, Owner, commands, perform
 from fakebroker.control import Client
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.control.server import ControlServer
 from fakebroker.replay.workload.workload import load_workload
-from tests.support.cluster.method_arguments import ARGUMENTS, KEYWORDS, new_cluster
+from fakebroker.server.fake_cluster import internals
+from fakebroker.validation import read_json
+from tests.support.cluster.method_arguments import call_of, event_of, new_cluster
 from tests.support.control.control_server import ControlHarness, Response
 from tests.support.invalid_numbers import NOT_FINITE, fields_of, invalid_arguments, parameters_of, structs_of
 from tests.support.replay.workload_files import ALL_KEYS, MINIMAL
 from tests.support.trio_runner import in_trio_with_sockets
 
 MAY_BE_NEGATIVE = {
+    "above": "a condition compares with any number",
     "seed": "any integer is a seed",
 }
 """Arguments that may be negative, with the reasons."""
@@ -80,9 +83,18 @@ def cases(kinds: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     return invalid_arguments(kinds, MAY_BE_NEGATIVE)
 
 
+def cases_of(definition: Definition) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield invalid arguments of a method of a handle, and invalid keys of the handle."""
+    also = {"node_id": "a broker that does not exist is not up"} if definition.kind == "condition" else {}
+    return invalid_arguments(fields_of(definition.event), {**MAY_BE_NEGATIVE, **also})
+
+
 def methods_of(owner: type) -> dict[str, Callable[..., Any]]:
-    """Return the public methods of a class by name."""
-    return {name: each for name, each in inspect.getmembers(owner, inspect.isfunction) if not name.startswith("_")}
+    """Return the public methods of a class by name, apart from commands, views, conditions and those for handles."""
+    found = dict(inspect.getmembers(owner, inspect.isfunction))
+    others = {name for name, each in found.items() if name.startswith("_") or hasattr(each, "definition")}
+    others |= {"broker", "group", "topic", "transaction"}
+    return {name: each for name, each in found.items() if name not in others}
 
 
 def bound(
@@ -105,12 +117,35 @@ def test_arguments_of_the_constructor(subtests: pytest.Subtests) -> None:
             assert_rejected(name, functools.partial(FakeCluster, **arguments))
 
 
-def cluster_call(
-    method: str, function: Callable[..., Any], owner: object, arguments: Mapping[str, Any]
-) -> Callable[[], object]:
-    """Return a call of a method of a cluster with the required arguments of `method_arguments`, and with these."""
-    base = method.removesuffix("_async")
-    call = bound(function, owner, ARGUMENTS.get(base, ()), {**KEYWORDS.get(base, {}), **arguments})
+def use(owner: Owner, definition: Definition, arguments: Mapping[str, Any]) -> None:
+    """Call a method of a handle with the arguments of `method_arguments`, and with these."""
+    key, given = call_of(definition)
+    given |= arguments
+    key = {name: given.pop(name, value) for name, value in key.items()}
+    getattr(definition.of(owner, key), definition.method.__name__)(**given)
+
+
+def test_arguments_of_handles(subtests: pytest.Subtests) -> None:
+    with new_cluster() as cluster:
+        before = cluster.report()
+        for definition in DEFINITIONS.values():
+            for name, arguments in cases_of(definition):
+                with subtests.test(definition.name, **arguments):
+                    assert_rejected(name, functools.partial(use, internals(cluster), definition, arguments))
+        assert cluster.report() == before
+
+
+METHOD_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "create_cluster": ("new",),
+    "stays": (predicate("never", lambda: False), 0),
+    "wait": (predicate("never", lambda: False),),
+}
+"""Required arguments of methods of `FakeCluster` and `Client`."""
+
+
+def method_call(method: str, function: Callable[..., Any], owner: object, arguments: Mapping[str, Any]) -> Any:
+    """Return a call of a method with the arguments that it requires, and with these."""
+    call = bound(function, owner, METHOD_ARGUMENTS.get(method.removesuffix("_async"), ()), arguments)
     return functools.partial(trio.run, call) if inspect.iscoroutinefunction(function) else call
 
 
@@ -120,20 +155,19 @@ def test_arguments_of_methods(subtests: pytest.Subtests) -> None:
         for method, function in methods_of(FakeCluster).items():
             for name, arguments in cases(parameters_of(function)):
                 with subtests.test(method=method, **arguments):
-                    assert_rejected(name, cluster_call(method, function, cluster, arguments))
+                    assert_rejected(name, method_call(method, function, cluster, arguments))
         assert cluster.report() == before
 
 
 USES: dict[type[msgspec.Struct], Callable[[FakeCluster, Any], object]] = {
     Broker: lambda cluster, broker: FakeCluster([broker]),
-    Fault: lambda cluster, fault: cluster.add_fault(fault),
     GroupSeed: lambda cluster, seed: cluster.seed_groups([seed]),
-    MemberSeed: lambda cluster, seed: cluster.seed_group("new", [seed]),
+    MemberSeed: lambda cluster, seed: cluster.group("new").seed([seed]),
+    RecordSeed: lambda cluster, seed: cluster.topic("orders").produce(records=[seed]),
 }
 """How each struct that is an argument of methods is used."""
 
 REQUIRED: dict[type[msgspec.Struct], dict[str, Any]] = {
-    Fault: {"api": "JoinGroup", "drop": True},
     GroupSeed: {"group_id": "new", "topics": ["orders"]},
 }
 """Required fields of structs."""
@@ -141,6 +175,7 @@ REQUIRED: dict[type[msgspec.Struct], dict[str, Any]] = {
 
 def test_fields_of_structs(subtests: pytest.Subtests) -> None:
     kinds = [kind for method in methods_of(FakeCluster).values() for kind in parameters_of(method).values()]
+    kinds += [kind for definition in DEFINITIONS.values() for kind in fields_of(definition.arguments).values()]
     structs = {struct for kind in kinds for struct in structs_of(kind) if any(cases(fields_of(struct)))}
     assert structs <= set(USES), "expected an entry in USES"
     with new_cluster() as cluster:
@@ -150,7 +185,7 @@ def test_fields_of_structs(subtests: pytest.Subtests) -> None:
                 with subtests.test(struct=struct.__name__, **arguments):
                     assert_rejected(name, functools.partial(use, cluster, value))
         assert [group.group_id for group in cluster.groups()] == ["stable"]
-        assert cluster.faults == []
+        assert cluster.faults() == []
 
 
 def test_scaled_clocks(subtests: pytest.Subtests) -> None:
@@ -163,63 +198,52 @@ def test_scaled_clocks(subtests: pytest.Subtests) -> None:
 
 
 def perform_line(cluster: FakeCluster, line: str) -> None:
-    perform(cluster, event_of(line))
+    perform(cluster, read_json(line, dict[str, Any], name="event"))
 
 
 def test_arguments_of_events(subtests: pytest.Subtests) -> None:
     with new_cluster() as cluster:
-        for command, definition in COMMANDS.items():
-            parameters = inspect.signature(getattr(cluster, command)).parameters
-            given = dict(zip(parameters, ARGUMENTS.get(command, ()), strict=False)) | KEYWORDS.get(command, {})
-            for name, arguments in cases(fields_of(definition.arguments)):
-                text = json.dumps({"do": command, **given, **arguments}, default=msgspec.to_builtins)
+        for command, definition in commands().items():
+            for name, arguments in cases_of(definition):
+                event = {"do": command, **event_of(definition), **arguments}
+                text = json.dumps(event, default=msgspec.to_builtins)
                 with subtests.test(text):
                     assert_rejected(name, functools.partial(perform_line, cluster, text))
 
 
 def test_arguments_of_actions_of_faults(subtests: pytest.Subtests) -> None:
     with new_cluster() as cluster:
-        for command, definition in COMMANDS.items():
-            parameters = inspect.signature(getattr(cluster, command)).parameters
-            given = dict(zip(parameters, ARGUMENTS.get(command, ()), strict=False)) | KEYWORDS.get(command, {})
-            for name, arguments in cases(fields_of(definition.arguments)):
+        for command, definition in commands().items():
+            for name, arguments in cases_of(definition):
                 if arguments[name] in NOT_FINITE:
-                    action = {"do": command, **given, **arguments}
+                    action = {"do": command, **event_of(definition), **arguments}
                     with subtests.test(action=action):
-                        assert_rejected(name, functools.partial(cluster.fail, "JoinGroup", then=action))
+                        assert_rejected(name, functools.partial(cluster.inject_fault, "JoinGroup", then=action))
         with pytest.raises(ConfigError, match=r"seconds=-1: expected a number from 0 to 1000000000"):
-            cluster.fail("JoinGroup", then={"do": "advance", "seconds": -1})
-        assert cluster.faults == []
+            cluster.inject_fault("JoinGroup", then={"do": "advance", "seconds": -1})
+        assert cluster.faults() == []
 
 
 def test_numbers_above_the_largest_are_rejected_in_events() -> None:
     with pytest.raises(ConfigError, match=r"^seconds=inf: expected a finite number$"):
-        event_of('{"do": "advance", "seconds": 1e999}')
+        read_json('{"do": "advance", "seconds": 1e999}', dict[str, Any], name="event")
 
 
 # HTTP and its client
 
-PATHS = {"cluster": "default", "node_id": "1", "topic": "orders", "group_id": "stable"}
-"""Values of path parameters."""
+OF_OPERATIONS = {name.replace(".", "_"): each for name, each in DEFINITIONS.items()}
+"""The definitions from which operations are derived, by the operation's name."""
+
+PATHS = {"cluster": "default", "topic": "orders", "group_id": "stable", "transactional_id": "payments"}
+"""Values of path parameters of other operations."""
 
 BODIES: dict[str, dict[str, Any]] = {
-    "advance": {"seconds": 1},
     "create_cluster": {"name": "new"},
-    "create_partitions": {"partitions": 7},
-    "create_topic": {"name": "new"},
-    "add_fault": {"api": "JoinGroup", "drop": True},
-    "delay_sync": {"member": "app"},
-    "move_coordinator": {"partition": 1, "to": 2},
-    "produce": {"values": ["a"]},
-    "upgrade_broker": {"as_version": "2.8"},
-    "wait_for_commit": {"group_id": "stable", "partition": "orders-1", "at_least": 6, "timeout_s": 0},
-    "wait_for_generation": {"group_id": "stable", "above": 100, "timeout_s": 0},
-    "wait_for_member": {"group_id": "stable", "member": "none", "timeout_s": 0},
-    "wait_for_request": {"timeout_s": 0},
-    "wait_for_state": {"group_id": "stable", "state": "Dead", "timeout_s": 0},
-    "wait_for_transaction": {"transactional_id": "payments", "state": "Dead", "timeout_s": 0},
+    "look": {"conditions": []},
+    "stays": {"condition": {"is": "topic.exists", "topic": "none"}, "for_s": 0},
+    "wait": {"condition": {"is": "topic.exists", "topic": "none"}, "timeout_s": 0},
 }
-"""Required values of bodies, by operation."""
+"""Required values of bodies of other operations."""
 
 
 @pytest.mark.slow
@@ -227,16 +251,13 @@ def test_bodies_queries_and_paths_of_http(subtests: pytest.Subtests) -> None:
     with new_cluster() as cluster, ControlServer(cluster) as server:
         control = ControlHarness(cluster, server)
         before = cluster.report()
-        cluster.stop_broker(3)
         for operation in OPERATIONS:
-            values = defaultdict(lambda: "1", PATHS)
-            if operation.name == "seed_group":
-                values["group_id"] = "new"
-            if operation.name == "start_broker":
-                values["node_id"] = "3"
+            definition = OF_OPERATIONS.get(operation.name)
+            key, given = call_of(definition) if definition else ({}, BODIES.get(operation.name, {}))
+            values = defaultdict(lambda: "1", {**PATHS, **key})
             path = operation.path.format_map(values)
             for name, arguments in cases(_fields(operation.body)):
-                text = json.dumps({**BODIES.get(operation.name, {}), **arguments}).encode()
+                text = json.dumps({**given, **arguments}, default=msgspec.to_builtins).encode()
                 with subtests.test(f"{operation.method} {path} {text!r}"):
                     assert_refused(name, control.request(operation.method, path, text))
             for name, arguments in cases(_fields(operation.query)):
@@ -245,10 +266,9 @@ def test_bodies_queries_and_paths_of_http(subtests: pytest.Subtests) -> None:
                     assert_refused(name, control.request(operation.method, url))
             for name, arguments in cases(operation.path_types):
                 url = operation.path.format_map(defaultdict(lambda: "1", {**values, **arguments}))
-                text = json.dumps(BODIES.get(operation.name, {})).encode()
+                text = json.dumps(given, default=msgspec.to_builtins).encode()
                 with subtests.test(f"{operation.method} {url}"):
                     assert_refused(name, control.request(operation.method, url, text))
-        cluster.start_broker(3)
         assert cluster.report() == before
 
 
@@ -269,12 +289,14 @@ def test_arguments_of_the_control_client(subtests: pytest.Subtests) -> None:
     with new_cluster() as cluster, ControlServer(cluster) as server:
         client = Client(server.url)
         for method, function in methods_of(Client).items():
-            if method == "post":  # Requests of any kind; its timeout is that of the socket.
-                continue
             for name, arguments in cases(parameters_of(function)):
+                with subtests.test(method=method, **arguments):
+                    assert_rejected(name, method_call(method, function, client, arguments))
+        for definition in DEFINITIONS.values():
+            for name, arguments in cases_of(definition):
                 if arguments[name] not in (NOT_FINITE[1:]):  # The others are tested with HTTP, to save time.
-                    with subtests.test(method=method, **arguments):
-                        assert_rejected(name, cluster_call(method, function, client, arguments))
+                    with subtests.test(definition.name, **arguments):
+                        assert_rejected(name, functools.partial(use, client._remote, definition, arguments))
 
 
 # Workloads

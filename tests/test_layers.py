@@ -53,6 +53,7 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "validation", "topic_partition", "host_port", ""),
         *("protocol", "coordinator", "cluster", "server"),
     },
+    "actions": {"errors", "validation", "cluster"},
     "pytest_plugin": {"errors", "server"},
     "cli": {
         *("errors", "validation", "host_port", "open_files", ""),
@@ -72,14 +73,14 @@ PURE = {
     "security",
     "cluster",
     "proposals",
+    "actions",
 }
 IMPURE_IN_CLIENT = {
-    "client/connection.py",
-    "client/pool.py",
     "client/stream_transport.py",
+    "client/trio_brokers.py",
     "client/transport_security.py",
     "client/consumer/consumer.py",
-    *(f"client/admin/{name}.py" for name in ("admin", "batched_requests", "cluster_calls", "driver")),
+    *(f"client/admin/{name}.py" for name in ("admin", "cluster_calls", "driver")),
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {

@@ -19,7 +19,7 @@ READS = """
 from confluent_kafka import Consumer
 
 def read(cluster, group_id="readers"):
-    cluster.create_topic("orders", 2)
+    cluster.topic("orders").create(2)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group_id})
     consumer.subscribe(["orders"])
     while not consumer.assignment():
@@ -104,6 +104,7 @@ def test_a_mark_extends_those_of_its_class_and_module(pytester: pytest.Pytester)
         pytester,
         """
         import pytest
+        from fakebroker.server.fake_cluster import internals
 
         pytestmark = pytest.mark.fake_cluster(
             2,
@@ -115,8 +116,9 @@ def test_a_mark_extends_those_of_its_class_and_module(pytester: pytest.Pytester)
         )
 
         def settings(cluster):
-            topics = {topic.name: len(topic.partitions) for topic in cluster.cluster.topics}
-            return len(cluster.brokers), topics, cluster.cluster.config.number("group.max.size"), cluster.seed
+            topics = {topic.name: len(topic.partitions) for topic in cluster.topics()}
+            config = internals(cluster).cluster.config
+            return len(cluster.brokers), topics, config.number("group.max.size"), cluster.seed
 
         def test_module(fake_cluster):
             assert settings(fake_cluster) == (2, {"orders": 6, "payments": 3}, 5, 5)
@@ -124,7 +126,7 @@ def test_a_mark_extends_those_of_its_class_and_module(pytester: pytest.Pytester)
         @pytest.mark.fake_cluster(topics={"orders": 1, "refunds": 2}, config={"num.partitions": 4}, seed=6)
         def test_function(fake_cluster):
             assert settings(fake_cluster) == (2, {"orders": 1, "payments": 3, "refunds": 2}, 5, 6)
-            assert fake_cluster.cluster.config.number("num.partitions") == 4
+            assert internals(fake_cluster).cluster.config.number("num.partitions") == 4
             fake_cluster.advance(1)
 
         @pytest.mark.fake_cluster(brokers=4, topics=None, config=None, api_versions=None)
@@ -151,6 +153,7 @@ def test_releases_are_those_of_the_nearest_mark_that_names_some(pytester: pytest
         pytester,
         """
         import pytest
+        from fakebroker.server.fake_cluster import internals
 
         pytestmark = pytest.mark.fake_cluster(as_version=["2.8", "4.2"])
 
@@ -160,7 +163,7 @@ def test_releases_are_those_of_the_nearest_mark_that_names_some(pytester: pytest
 
         @pytest.mark.fake_cluster(as_version="3.9")
         def test_one(fake_cluster):
-            assert {str(broker.release) for broker in fake_cluster.cluster.brokers.values()} == {"3.9"}
+            assert {str(broker.release) for broker in internals(fake_cluster).cluster.brokers.values()} == {"3.9"}
         """,
         "-v",
     )
@@ -201,6 +204,7 @@ def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> Non
         pytester,
         """
         import pytest
+        from fakebroker.server.fake_cluster import internals
 
         @pytest.mark.fake_cluster(brokers=1, as_version=["2.0", "3.9"])
         @pytest.mark.parametrize("name", ["a", "b"])
@@ -209,7 +213,7 @@ def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> Non
 
         @pytest.fixture
         def releases(fake_cluster):
-            return [str(broker.release) for broker in fake_cluster.cluster.brokers.values()]
+            return [str(broker.release) for broker in internals(fake_cluster).cluster.brokers.values()]
 
         @pytest.mark.fake_cluster(as_version=("2.8", "4.2"))
         def test_through_a_fixture(releases, request):
@@ -245,14 +249,14 @@ def test_a_module_shares_a_cluster(pytester: pytest.Pytester) -> None:
         @pytest.mark.parametrize("turn", [1, 2, 3])
         def test_reset_in_between(turn, fake_cluster_module):
             assert fake_cluster_module.groups() == []
-            fake_cluster_module.seed_group("readers", members=1, topics=["orders"])
-            (member,) = fake_cluster_module.group("readers").members
+            fake_cluster_module.group("readers").seed(members=1, topics=["orders"])
+            (member,) = fake_cluster_module.group("readers").describe().members
             clusters.append(fake_cluster_module)
             seen.append((fake_cluster_module.bootstrap_servers, member.member_id))
             assert seen == seen[:1] * turn
 
         def test_without_the_fixture_it_is_not_reset():
-            assert [cluster.group("readers").state for cluster in clusters] == ["Stable"] * 3
+            assert [cluster.group("readers").describe().state for cluster in clusters] == ["Stable"] * 3
 
         @pytest.mark.fake_cluster(brokers=2)
         def test_marks_of_tests_do_not_apply(fake_cluster, fake_cluster_module):
@@ -295,13 +299,13 @@ def test_the_cluster_of_a_session_is_prepared_after_each_reset(pytester: pytest.
 
         @pytest.fixture(scope="session")
         def fake_cluster_session_setup():
-            return lambda cluster: cluster.seed_group("readers")
+            return lambda cluster: cluster.group("readers").seed()
         """
     )
     source = """
         def test_one(fake_cluster_session):
             assert [group.group_id for group in fake_cluster_session.groups()] == ["readers"]
-            fake_cluster_session.seed_group("more")
+            fake_cluster_session.group("more").seed()
 
         def test_two(fake_cluster_session):
             assert [group.group_id for group in fake_cluster_session.groups()] == ["readers"]
@@ -377,10 +381,10 @@ def test_a_session_shares_a_cluster(pytester: pytest.Pytester) -> None:
         def test_through_a_fixture(application, fake_cluster_session):
             assert fake_cluster_session.bootstrap_servers == application["servers"]
             assert len(fake_cluster_session.brokers) == 2
-            fake_cluster_session.create_topic("parcels")
+            fake_cluster_session.topic("parcels").create()
 
         def test_directly(fake_cluster_session):
-            fake_cluster_session.create_topic("parcels")
+            fake_cluster_session.topic("parcels").create()
     """
     pytester.makepyfile(test_other=source)
     run(pytester, source).assert_outcomes(passed=4)
@@ -400,15 +404,17 @@ def test_an_async_test_has_a_cluster(pytester: pytest.Pytester, mark: str) -> No
         f"""
         import pytest
         import trio
+        from fakebroker.server.fake_cluster import internals
 
         @pytest.mark.{mark}
         @pytest.mark.fake_cluster(brokers=1)
         async def test_it(fake_cluster_async):
             (broker,) = fake_cluster_async.brokers
-            assert fake_cluster_async.is_cluster_thread is trio.lowlevel.in_trio_run()
-            if fake_cluster_async.is_cluster_thread:
+            is_cluster_thread = internals(fake_cluster_async).server.is_cluster_thread
+            assert is_cluster_thread is trio.lowlevel.in_trio_run()
+            if is_cluster_thread:
                 await (await trio.open_tcp_stream(broker.host, broker.port)).aclose()
-            fake_cluster_async.seed_group("readers")
+            fake_cluster_async.group("readers").seed()
             assert False
         """,
         "-p",
@@ -428,7 +434,7 @@ def test_a_failed_test_shows_its_cluster(pytester: pytest.Pytester) -> None:
         + """
 def test_it(fake_cluster):
     read(fake_cluster)
-    fake_cluster.seed_transaction("payments")
+    fake_cluster.transaction("payments").seed()
     assert False
         """,
     )
@@ -437,9 +443,11 @@ def test_it(fake_cluster):
         [
             "*fake cluster 1*",
             "seed=*",
+            "errors returned: none, except usual ones: 1 JoinGroup MEMBER_ID_REQUIRED",
+            "  orders-0 *",
             "readers: Empty, generation 2*",
             "payments: Ongoing, producer 0 in epoch 0",
-            "*JoinGroup v* MEMBER_ID_REQUIRED *",
+            "*JoinGroup *MEMBER_ID_REQUIRED *readers",
             "readers has been in Empty for *",
             "group readers, since *",
             "payments has been in Ongoing for *",
@@ -451,22 +459,23 @@ def test_it(fake_cluster):
 def test_the_traceback_of_an_error_ends_at_the_call_of_the_test(pytester: pytest.Pytester) -> None:
     source = """
         import pytest
+        from fakebroker.server.fake_cluster import internals
 
         def test_it(fake_cluster):
-            fake_cluster.wait_for_state("g", "stable")
+            fake_cluster.wait(fake_cluster.group("g").stable(), timeout_s=0)
 
         @pytest.mark.fake_cluster(brokers="many")
         def test_setup(fake_cluster):
             pass
 
         def test_command(fake_cluster):
-            fake_cluster.stop_broker(7)
+            fake_cluster.broker(7).stop()
 
         def test_assertion(fake_cluster):
-            fake_cluster.assert_order("JoinGroup")
+            fake_cluster.journal.assert_order("JoinGroup")
 
         def test_error_of_the_test(fake_cluster):
-            fake_cluster.call(lambda: 1 / 0)
+            internals(fake_cluster).run(lambda: 1 / 0)
         """
     result = run(pytester, source)
     result.assert_outcomes(failed=4, errors=1)
@@ -474,16 +483,16 @@ def test_the_traceback_of_an_error_ends_at_the_call_of_the_test(pytester: pytest
         [
             ">       return fake_cluster_factory(**_marked(request))",
             "E       *ConfigError: brokers='many': expected an integer or a list",
-            '>       fake_cluster.wait_for_state("g", "stable")',
-            "E       *ConfigError: state='stable': expected one of *",
-            "*test_it.py:4: ConfigError",
-            "*test_it.py:11: ConfigError",
-            "*test_it.py:14: AssertionError",
+            '>       fake_cluster.wait(fake_cluster.group("g").stable(), timeout_s=0)',
+            "E       *WaitTimeout: not reached within 0 s: group('g').stable()",
+            "*test_it.py:5: WaitTimeout",
+            "*test_it.py:12: ConfigError",
+            "*test_it.py:15: AssertionError",
         ],
     )
     shown = result.stdout.str()
     assert "waits.py" not in shown
-    assert "validation.py" not in shown
+    assert "definition.py" not in shown
     assert "lifecycle.py" in shown  # An error that is not of this package may be a bug of it.
     assert "waits.py" in run(pytester, source, "--full-trace").stdout.str()
 
@@ -494,18 +503,48 @@ def test_a_failed_action_of_a_fault_fails_the_test(pytester: pytest.Pytester) ->
         READS
         + """
 def test_it(fake_cluster):
-    fake_cluster.fail("JoinGroup", times=1, then={"do": "start_broker", "node_id": 1})
+    fake_cluster.inject_fault("JoinGroup", times=1, then={"do": "broker.start", "node_id": 1})
     read(fake_cluster)
 
 def test_without_error(fake_cluster):
-    fake_cluster.fail("JoinGroup", times=1, then={"do": "create_topic", "name": "more"})
+    fake_cluster.inject_fault("JoinGroup", times=1, then={"do": "topic.create", "topic": "more"})
     read(fake_cluster)
         """,
     )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(
-        ["actions of faults failed:", "start_broker(node_id=1) at <JoinGroup v*: expected a broker that is down*"]
+        ["actions of faults failed:", "broker.start(node_id=1) at <JoinGroup v*: expected a broker that is down*"]
     )
+
+
+def test_a_fault_that_misses_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        READS
+        + """
+def test_it(fake_cluster):
+    fake_cluster.inject_fault("JoinGroup", group="reader", error="NOT_COORDINATOR", times=1)
+    read(fake_cluster)
+
+def test_it_may_miss(fake_cluster):
+    fake_cluster.inject_fault("JoinGroup", group="reader", error="NOT_COORDINATOR", times=1, may_miss=True)
+    read(fake_cluster)
+
+def test_another_error(fake_cluster):
+    fake_cluster.inject_fault("JoinGroup", group="reader", error="NOT_COORDINATOR", times=1)
+    assert False
+
+def test_a_cluster(request):
+    from fakebroker import FakeCluster
+    with FakeCluster() as cluster:
+        cluster.inject_fault("JoinGroup", drop=True)
+        """,
+    )
+    result.assert_outcomes(failed=3, passed=1)
+    result.stdout.fnmatch_lines(
+        ["inject_fault(*group='reader'*) was applied to no request; *nearest group: 'readers'*"]
+    )
+    result.stdout.fnmatch_lines(["*ConditionNotMet: inject_fault(api='JoinGroup', drop=True) was applied to no *"])
 
 
 def test_a_failed_test_shows_its_shared_cluster(pytester: pytest.Pytester) -> None:
@@ -513,11 +552,11 @@ def test_a_failed_test_shows_its_shared_cluster(pytester: pytest.Pytester) -> No
         pytester,
         """
         def test_one(fake_cluster_session):
-            fake_cluster_session.seed_group("one")
+            fake_cluster_session.group("one").seed()
 
         def test_two(fake_cluster, fake_cluster_session):
-            fake_cluster.seed_group("two")
-            fake_cluster_session.seed_group("three")
+            fake_cluster.group("two").seed()
+            fake_cluster_session.group("three").seed()
             assert False
 
         def test_neither():
@@ -596,7 +635,7 @@ def test_processes_of_a_run_have_their_own_clusters(pytester: pytest.Pytester) -
         @pytest.mark.parametrize("turn", range(6))
         def test_it(turn, fake_cluster, fake_cluster_module, fake_cluster_session):
             for cluster in (fake_cluster, fake_cluster_module, fake_cluster_session):
-                cluster.create_topic("orders")
+                cluster.topic("orders").create()
             assert turn < 4, os.environ["PYTEST_XDIST_WORKER"]
         """,
         *("-p", "xdist", "-n", "2", "--fakebroker-keep-journal=kept"),

@@ -12,7 +12,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -144,7 +144,7 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     "--events",
     is_flag=True,
     help="Run commands from stdin, one JSON object per line, such as "
-    '{"do": "stop_broker", "node_id": 2}; results are logged.',
+    '{"do": "broker.stop", "node_id": 2}; results are logged.',
 )
 @click.option(
     "--data-dir",
@@ -221,7 +221,7 @@ def serve(
     """
     from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
     from fakebroker.cluster.emulation import Broker
-    from fakebroker.server.fake_cluster import FakeCluster
+    from fakebroker.server.fake_cluster import FakeCluster, internals
 
     control_address = None if control is None else _address(control)
     if control is None and control_data_dirs is not None:
@@ -247,11 +247,12 @@ def serve(
         data_dir=data_dir,
         fsync=fsync,
     )
-    cluster.when_stopped(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    internals(cluster).server.on_stop.append(lambda: os.kill(os.getpid(), signal.SIGTERM))
     allow_all()
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with cluster, _controlled(cluster, control_address, control_token, control_data_dirs) as server:
+    # Not `with cluster`: a fault that was applied to no request is an error of a test, and not of a process.
+    with internals(cluster).server, _controlled(cluster, control_address, control_token, control_data_dirs) as server:
         _print_addresses(cluster)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
         if events or until_stdin_ends:
@@ -266,8 +267,10 @@ def serve(
 
 def _print_addresses(cluster: "FakeCluster") -> None:
     """Print what clients need to connect."""
+    from fakebroker.server.fake_cluster import internals  # not at the top: it takes long to import
+
     print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
-    for listener in cluster.cluster.listeners[1:]:
+    for listener in internals(cluster).cluster.listeners[1:]:
         print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
     with suppress(FakebrokerError):  # No certificates were made for this cluster.
         print(f"ssl.truststore.location={cluster.tls.ca_file}", flush=True)
@@ -340,11 +343,13 @@ def _follow_stdin(cluster: "FakeCluster | None", stop_process: bool) -> None:
 
 def _perform(cluster: "FakeCluster", event: str) -> None:
     """Run a command; errors are logged, and later commands still run."""
-    from fakebroker.cluster.commands.events import event_of, perform
+    from fakebroker.cluster.handles.definition import perform
+    from fakebroker.server.fake_cluster import internals
+    from fakebroker.validation import read_json
 
     log = logging.getLogger("fakebroker")
     try:
-        perform(cluster, event_of(event))
+        perform(internals(cluster), read_json(event, dict[str, Any], name="event"))
     except FakebrokerError as error:
         log.warning("event failed: %s: %s", event.strip(), error)
     except Exception as error:  # An internal error must not stop the cluster.

@@ -2,6 +2,6 @@
 
 They work with any Kafka cluster. Depends on `fakebroker.errors`, `fakebroker.topic_partition`, `fakebroker.protocol`
 and `fakebroker.security`. Start with README.md, then `member/member.py` for group membership, `producer/producer.py`
-for transactions, `consumer/consumer_core.py` for the consumer, `connection.py` for connections to brokers and
-`security.py` for their encryption and authentication.
+for transactions, `consumer/consumer_core.py` for the consumer, `brokers.py` for how their requests reach brokers, and
+`security.py` for encryption and authentication.
 """

@@ -64,6 +64,7 @@ class BrokerConnection:
         versions: None until versions are negotiated, and the client is authenticated.
         is_negotiating: Whether an ApiVersions request is pending.
         is_closed: Whether the connection is closed.
+        is_refused: Whether the broker has refused the client, or the client the broker's certificate.
         is_shared: Whether requests of several users should be written together.
         unsent: Bytes to send.
     """
@@ -79,6 +80,7 @@ class BrokerConnection:
         "address",
         "authentication",
         "is_closed",
+        "is_refused",
         "is_shared",
         "negotiated",
         "unsent",
@@ -101,7 +103,7 @@ class BrokerConnection:
         self.authentication = authentication
         self.negotiated: NegotiatedVersions | None = None
         self.versions: NegotiatedVersions | None = None
-        self.is_closed = False
+        self.is_closed = self.is_refused = False
         self.unsent = bytearray()
         self._frames = FrameBuffer(max_frame_bytes)
         self._pending: list[tuple[int, type[Message], int, ConnectionUser | None]] = []

@@ -1,18 +1,13 @@
-"""Look-ups of coordinators: building requests, reading responses of any version, and errors that lead to a retry.
+"""Look-ups of coordinators, and the errors after which requests are sent again.
 
-Shared by the consumer, the admin client and replays, which have their own back-offs. Does not depend on sockets or
-clocks.
+`Brokers` sends the look-ups of all clients, in batches if a broker has them, and learns the addresses found. When to
+ask again, each client decides with its `Backoff`.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable
 
-from fakebroker.client.versions import convert_response, is_batched
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.schema import Message
-
-K = TypeVar("K")
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 """Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
@@ -34,15 +29,3 @@ RETRIABLE_ERRORS = (*COORDINATOR_BUSY, *COORDINATOR_MOVED, ErrorCode.NETWORK_EXC
 def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoordinatorRequest:
     """Return the request that looks up the coordinators of keys."""
     return FindCoordinatorRequest(coordinator_keys=list(keys), key_type=KEY_TYPES[key_type])
-
-
-def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Coordinator]:
-    """Return the coordinator or error of each key in a response of any version."""
-    found: list[Coordinator] = convert_response(request, response).coordinators
-    return found
-
-
-def batches(request: type[Message], version: int, keys: Sequence[K], max_keys: int) -> list[Sequence[K]]:
-    """Divide keys into requests of `max_keys` keys, or of one key if the version is not batched (KIP-699, KIP-709)."""
-    size = max_keys if is_batched(request, version) else 1
-    return [keys[start : start + size] for start in range(0, len(keys), size)]

@@ -60,6 +60,14 @@ class ConnectionLost(FakebrokerError):
     """The connection was closed. Whether the broker has processed the requests in flight is unknown."""
 
 
+class RequestTimedOut(ConnectionLost):
+    """There was no response in time. The client has closed the connection."""
+
+
+class ClientClosed(ConnectionLost):
+    """The client was closed before the response arrived."""
+
+
 class UnsupportedVersion(FakebrokerError):
     """The broker does not support the API in a version that this client supports and the request needs.
 

@@ -30,10 +30,9 @@ class StreamConnection(BrokerConnection):
         scope: Cancelled when the connection is closed. Its deadline limits connecting, version negotiation and
             authentication only.
         has_unsent: Set when there are bytes to send, and when the connection is closed.
-        is_refused: Whether the broker has refused the client, or the client the broker's certificate.
     """
 
-    __slots__ = ("has_unsent", "is_refused", "scope")
+    __slots__ = ("has_unsent", "scope")
 
     def __init__(
         self,
@@ -46,7 +45,6 @@ class StreamConnection(BrokerConnection):
         super().__init__(address, user, max_frame_bytes=max_frame_bytes, authentication=authentication)
         self.scope = trio.CancelScope(deadline=deadline_s)
         self.has_unsent = trio.Event()
-        self.is_refused = False
 
 
 class StreamTransport:

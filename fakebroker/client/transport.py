@@ -49,12 +49,15 @@ class TransportConnection(Protocol):
         users: Notified when the connection opens or is lost.
         versions: None until the connection is open.
         is_closed: Whether the connection is closed. Its users may not have been notified yet.
+        is_refused: Whether the broker has refused the client, or the client the broker's certificate: connecting again
+            would fail, too.
     """
 
     address: Address
     users: "dict[ConnectionUser, None]"
     versions: NegotiatedVersions | None
     is_closed: bool
+    is_refused: bool
 
 
 class ConnectionUser(Protocol):

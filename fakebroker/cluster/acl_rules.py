@@ -1,7 +1,7 @@
 """The authorizer of a new cluster, and ACLs as plain data: in Python, events and files."""
 
 from collections.abc import Iterable
-from typing import Literal, TypedDict
+from typing import Literal
 
 import msgspec
 
@@ -46,17 +46,6 @@ ALLOW_EVERYTHING = tuple(
     )
 )
 """ACLs with which an authorizer allows what is allowed without one."""
-
-
-class AclOptions(TypedDict, total=False):
-    """The resource and the host of an `AclRule`, as keyword arguments of functions."""
-
-    topic: str | None
-    group: str | None
-    transactional_id: str | None
-    cluster: bool
-    prefixed: bool
-    host: str
 
 
 class AclRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -99,15 +99,17 @@ class Boundaries:
     """What a fault did to a request before and after it was handled.
 
     Attributes:
-        handled_ms: When the request was handled, by the brokers' time; None while it waits, and if it was lost.
+        handled_ms: When the request was handled, by the brokers' time; None while it waits, and if it takes no effect.
         errors: The errors of the fault's actions, as text.
+        outcome: The response to the request before the fault has changed or dropped it; None if there is none.
     """
 
-    __slots__ = ("errors", "handled_ms")
+    __slots__ = ("errors", "handled_ms", "outcome")
 
     def __init__(self, handled_ms: float | None, errors: Iterable[str] = ()) -> None:
         self.handled_ms = handled_ms
         self.errors = list(errors)
+        self.outcome: Message | None = None
 
 
 class CallSummary(NamedTuple):
@@ -238,7 +240,7 @@ class Call:
     @property
     def handled_ms(self) -> float | None:
         """When the request was handled, by the brokers' time in milliseconds: when it was received, or if a fault
-        delays it, later. None while it is delayed, and if its broker stopped before.
+        delays it, later. None while it is delayed, if its broker stopped before, and if a fault prevents its effect.
         """
         return self.received_ms if self.boundaries_or_none is None else self.boundaries_or_none.handled_ms
 

@@ -479,13 +479,13 @@ class Cluster:
             DiskFullError: There is no space to store it.
         """
         if not is_legal_name(name):
-            raise ConfigError.of("name", name, LEGAL_NAME)
+            raise ConfigError.of("topic", name, LEGAL_NAME)
         if name in self.topics:
-            raise ConfigError.of("name", name, "a topic that does not exist yet")
+            raise ConfigError.of("topic", name, "a topic that does not exist yet")
         other = self.topics.colliding(name)
         if other is not None:
             expected = f"a name that differs from topic {other!r} in more than '.' and '_', which are equal in metrics"
-            raise ConfigError.of("name", name, expected)
+            raise ConfigError.of("topic", name, expected)
         where = f"topic {name!r}"
         check_integer("partitions", partitions, least=1, most=MAX_PARTITIONS, where=where)
         if replication_factor is not None:
@@ -523,7 +523,7 @@ class Cluster:
         """The largest size of what is stored of a new partition."""
         return 16 + 5 * len(self.brokers)
 
-    def existing_topic(self, name: str, field: str = "name") -> Topic:
+    def existing_topic(self, name: str, field: str = "topic") -> Topic:
         """Return an existing topic that commands may change: one that is not internal.
 
         Args:

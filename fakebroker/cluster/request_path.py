@@ -201,6 +201,7 @@ class RequestPath:
         elif fault.error:
             self._refuse(call)
         else:  # The request is lost.
+            call.boundaries.handled_ms = None
             self._finish(call, None, now_ms)
         if active.then:
             faults.actions.add(active.then, call, active)
@@ -210,6 +211,8 @@ class RequestPath:
         faults, now_ms = self._cluster.faults, self._cluster.now_ms
         refused, others = faults.split(call)
         response = None if others is None else self._ask_handler(call, others)
+        if others is None:
+            call.boundaries.handled_ms = None
         if getattr(call.request, "acks", None) == 0:
             if others is None:  # Else the handler has answered the call, without a response.
                 self._finish(call, None, now_ms)
@@ -269,6 +272,7 @@ class RequestPath:
         if call.fault is None:
             self.send(call, response, now_ms)
         else:
+            call.boundaries.outcome = response
             self._finish(call, None if response is None else self._cluster.faults.changed(call, response), now_ms)
 
     def refuse(self, call: Call, reason: str, now_ms: float) -> None:

@@ -145,6 +145,7 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.history.name_of = cluster.topics.past_or_present_name_of
     cluster.transactions.history = fresh.transactions.history
     cluster.faults.reset(fresh.faults)
+    cluster.append_failures.by_id.clear()
     for broker in cluster.brokers.values():
         broker.stops += 1  # All connections are closed.
 

@@ -54,7 +54,7 @@ class Partition:
         last_leader_id: The node id of the current leader, or of the last one if there is none.
         log: Its records. All replicas share one log, because replication is immediate.
         leader_epoch: Incremented with each change of the leader, and when replicas are removed.
-        awaits_last_leader: Whether a command left the partition without a leader, such as `stop_broker` with
+        awaits_last_leader: Whether a command left the partition without a leader, such as `BrokerHandle.stop` with
             `elect=False`. Then, of all brokers that start, only its last leader becomes its leader. The partition also
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).

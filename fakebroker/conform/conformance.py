@@ -299,7 +299,11 @@ async def conform(
             except BaseException:
                 with trio.CancelScope(shield=True):
                     await trio.sleep(_IN_FLIGHT_S)
-                    on_interrupt(await run.remove_all())
+                    # Ctrl-C may have hit the task of a connection, and so have canceled all of them.
+                    async with trio.open_nursery() as connections:
+                        cluster.reconnect(connections)
+                        on_interrupt(await run.remove_all())
+                        connections.cancel_scope.cancel()
                 raise
         except FakebrokerError as error:  # raised below, because the nursery would raise a group
             failure = error
@@ -542,6 +546,6 @@ def _moves(transcript: Transcript) -> bool:
 
 def _stops(transcript: Transcript) -> bool:
     return any(
-        step.verb in ("stop", "start") or (step.verb == "do" and step.words[0] == "stop_broker")
+        step.verb in ("stop", "start") or (step.verb == "do" and step.words[0] == "broker.stop")
         for step in transcript.steps
     )

@@ -154,8 +154,8 @@ class KafkaCluster:
 
     def __init__(self, bootstrap_servers: str, nursery: trio.Nursery, security: ClientSecurity) -> None:
         self._bootstrap = addresses(bootstrap_servers)
-        self._transport = StreamTransport("conform", nursery, security=TransportSecurity(security))
-        self._idle: dict[Address, list[StreamConnection]] = {}
+        self._security = TransportSecurity(security)
+        self.reconnect(nursery)
         self.nodes: dict[int, Address] = {}
         self._up: list[int] = []
         self.settings: dict[str, str | None] = {}
@@ -165,6 +165,11 @@ class KafkaCluster:
         self._moved: dict[tuple[str, int], list[int]] = {}
         self._acls: dict[Acl, None] = {}
         self._offsets_read: dict[int, _OffsetsPartition] = {}
+
+    def reconnect(self, nursery: trio.Nursery) -> None:
+        """Use new connections from now on, whose tasks run in this nursery."""
+        self._transport = StreamTransport("conform", nursery, security=self._security)
+        self._idle: dict[Address, list[StreamConnection]] = {}
 
     # Requests
 

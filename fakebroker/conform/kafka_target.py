@@ -311,33 +311,33 @@ class KafkaTarget:
 
     async def perform(self, event: Mapping[str, Any]) -> None:
         match event["do"]:
-            case "move_coordinator":
+            case "group.move_coordinator":
                 await self._move(OFFSETS_TOPIC, event["group_id"], 0, event["to"])
-            case "create_topic":
-                await self._create_topic(event["name"], event.get("partitions", 1))
-            case "create_partitions":
-                await self._cluster.create_partitions(self.names.topic(event["name"]), event["total"])
-                self._created[event["name"]] = event["total"]
-            case "delete_topic":
-                faults = await self._cluster.delete_topics([self.names.topic(event["name"])])
+            case "topic.create":
+                await self._create_topic(event["topic"], event.get("partitions", 1))
+            case "topic.create_partitions":
+                await self._cluster.create_partitions(self.names.topic(event["topic"]), event["total"])
+                self._created[event["topic"]] = event["total"]
+            case "topic.delete":
+                faults = await self._cluster.delete_topics([self.names.topic(event["topic"])])
                 if faults:
                     raise FakebrokerError("; ".join(faults))
-                await self._cluster.wait_until_gone(self.names.topic(event["name"]))
-                del self._topic_ids[event["name"]]
-            case "stop_broker":
+                await self._cluster.wait_until_gone(self.names.topic(event["topic"]))
+                del self._topic_ids[event["topic"]]
+            case "broker.stop":
                 assert self._control is not None
                 node = self._nodes[event["node_id"]]
                 node.up = False
                 await self._control.stop(self.names.nodes[node.node_id])
                 self._coordinators.clear()
                 await self._cluster.wait_for_brokers([self.names.nodes[each.node_id] for each in self._up()])
-            case "start_broker":
+            case "broker.start":
                 await self._start(self._nodes[event["node_id"]])
-            case "allow" | "deny" | "remove_acl":
+            case "acls.allow" | "acls.deny" | "acls.remove":
                 await self._change_acl(event)
             case command:
                 raise AssertionError(command)
-        if "topic" in event["do"] or "partitions" in event["do"]:
+        if event["do"].startswith("topic."):
             await trio.sleep(_AFTER_A_CHANGE_S)
 
     async def _change_acl(self, event: Mapping[str, Any]) -> None:
@@ -349,12 +349,12 @@ class KafkaTarget:
         arguments: dict[str, Any] = {
             key: names[key](value) if key in names else value for key, value in event.items() if key != "do"
         }
-        if event["do"] == "remove_acl":
+        if event["do"] == "acls.remove":
             await self._cluster.remove_acl(AclRule(**arguments).acl)
             return
-        if event["do"] == "allow":
+        if event["do"] == "acls.allow":
             await self._cluster.remove_acl(AclRule(permission="deny", **arguments).acl)
-        await self._cluster.add_acl(AclRule(permission=event["do"], **arguments).acl)
+        await self._cluster.add_acl(AclRule(permission=event["do"].removeprefix("acls."), **arguments).acl)
 
     async def start_brokers(self) -> None:
         """Start the brokers that are still stopped, and let them lead as before."""

@@ -30,7 +30,7 @@ from fakebroker.conform.transcript import (
     expand_step,
     result_line,
 )
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConditionNotMet, ConfigError
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
@@ -377,18 +377,20 @@ class Player:
                 return await self._target.rewrite_group_text(self._members, step.words[0])
             case "move":
                 group_id = options.get("group", "g")
-                await self._perform("move_coordinator", step, {"group_id": group_id, "to": options["to"], **failover})
+                await self._perform(
+                    "group.move_coordinator", step, {"group_id": group_id, "to": options["to"], **failover}
+                )
             case "loaded":
-                await self._perform("finish_loading", step, {})
+                await self._perform("brokers.finish_loading", step, {})
             case "unzombie":
-                await self._perform("stop_zombies", step, {})
+                await self._perform("brokers.stop_zombies", step, {})
             case "stop":
                 elect = "no_election" not in options
-                await self._perform("stop_broker", step, {"node_id": options["broker"], "elect": elect, **failover})
+                await self._perform("broker.stop", step, {"node_id": options["broker"], "elect": elect, **failover})
             case "start":
-                await self._perform("start_broker", step, {"node_id": options["broker"], **failover})
+                await self._perform("broker.start", step, {"node_id": options["broker"], **failover})
             case "delete":
-                await self._perform("delete_topic", step, {"name": options["topic"]})
+                await self._perform("topic.delete", step, {"topic": options["topic"]})
             case "do":
                 await self._perform(step.words[0], step, step.options)
         return ""
@@ -399,7 +401,7 @@ class Player:
             arguments = {**arguments, "member": self._members.id_of(arguments["member"], step.place)}
         try:
             await self._target.perform({"do": command, **arguments})
-        except ConfigError as error:
+        except (ConfigError, ConditionNotMet) as error:
             raise TranscriptError(f"{step.place}: {error}") from None
 
     async def _wait_until(self, time_ms: int, step: Step) -> None:

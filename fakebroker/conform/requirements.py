@@ -65,8 +65,8 @@ KAFKAS_MIN_SESSION_MS = 6_000
 """Kafka's default of `group.min.session.timeout.ms`."""
 
 _SHORTEST_GAP_MS = 400
-_ACL_COMMANDS = {"allow", "deny", "remove_acl"}
-_COMMANDS = {"create_topic", "create_partitions", "stop_broker", *_ACL_COMMANDS}
+_ACL_COMMANDS = {"acls.allow", "acls.deny", "acls.remove"}
+_COMMANDS = {"topic.create", "topic.create_partitions", "broker.stop", *_ACL_COMMANDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _needs_of_step(transcript: Transcript, step: Step, facts: Facts) -> Iterable
             yield f"needs fakebroker: {step.words[0]}"
         case "do" if step.words[0] in _ACL_COMMANDS and not facts.changes_cluster:
             yield "needs --change-cluster: it adds ACLs"
-        case "do" if step.words[0] == "stop_broker":
+        case "do" if step.words[0] == "broker.stop":
             if not facts.stops_brokers:
                 yield "needs brokers that stop"
             if "load_ms" in options:

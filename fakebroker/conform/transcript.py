@@ -325,7 +325,7 @@ CLUSTER_VERBS = {
     "start": _Grammar(("broker", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("broker",)),
     "delete": _Grammar(("topic",), needs=("topic",)),
     "state": _Grammar((), (), _GROUP, "a group's name"),
-    "do": _Grammar((), (), r"[a-z_]+", "an event with its arguments, hold group_id=g"),
+    "do": _Grammar((), (), r"[a-z_.]+", "an event with its arguments, group.hold group_id=g"),
 }
 
 

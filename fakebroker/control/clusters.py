@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.commands.handles import FaultHandle
-from fakebroker.cluster.faults.injection import ActiveFault
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.feed import Feed
 from fakebroker.control.problems import Problem, not_found
@@ -21,7 +20,9 @@ from fakebroker.control.stats.meter import Meter
 from fakebroker.control.stats.rates import Rates, RateWindow
 from fakebroker.control.steps import Pieces, Steps
 from fakebroker.errors import ConfigError, DataDirectoryError
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster, internals
+from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.server.waits import LocalOwner, LocalWatch
 from fakebroker.topic_partition import is_legal_name
 
 logger = logging.getLogger("fakebroker")
@@ -35,13 +36,18 @@ MAX_CLUSTERS = 100
 MAX_SNAPSHOTS = 100
 """Maximum number of snapshots of one cluster."""
 
+MAX_KEPT_WAITS = 1_000
+"""Maximum number of waits of one cluster that have timed out and can be continued."""
+_KEEP_S = 60
+"""How long such a wait is kept."""
+
 _MAX_NAME_LENGTH = 100
 _LEGAL_NAME = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
 _SAMPLE_S = 1.0
 
 
 class ServedCluster:
-    """One cluster with its statistics, snapshots and fault ids.
+    """One cluster with its statistics, snapshots and waits.
 
     Attributes:
         name: The cluster's name in URLs.
@@ -61,22 +67,41 @@ class ServedCluster:
         self.snapshots: dict[str, Snapshot] = {}
         self.snapshots_taken = 0
         self.feed: Feed | None = None
-        self._fault_ids: dict[ActiveFault, str] = {}
-        self._faults_seen = 0
         self._rate_window = RateWindow()
         self._turn = trio.Lock()
         self._has_ended = False
         self._waits: list[trio.CancelScope] = []
-        cluster.call(self.meter.catch_up)  # Subscribes the meter to changes of groups.
-        cluster.watch(self.meter.on_change)
+        self._kept_waits: dict[str, tuple[LocalWatch, float]] = {}
+        self._waits_begun = 0
+        self.server.run(self.meter.catch_up)  # Subscribes the meter to changes of groups.
+        self.server.watch(self.meter.on_change)
+
+    @property
+    def local(self) -> LocalOwner:
+        """The owner of the cluster's handles."""
+        return internals(self.cluster)
+
+    @property
+    def server(self) -> ClusterServer:
+        """What runs the cluster."""
+        return self.local.server
+
+    @property
+    def core(self) -> Cluster:
+        """The state of the cluster. Use it only in the cluster's thread."""
+        return self.local.cluster
+
+    def now_ms(self) -> float:
+        """Return the brokers' time in milliseconds since the Unix epoch."""
+        return self.server.now_ms()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Run a function in the cluster's thread."""
-        return await self.cluster.call_async(function)
+        return await self.server.run_async(function)
 
     async def read(self, function: Callable[[], T]) -> T:
         """Run a read-only function in the cluster's thread."""
-        return function() if self.cluster.is_cluster_thread else await self.run(function)
+        return function() if self.server.is_cluster_thread else await self.run(function)
 
     async def run_in_steps(self, steps: Steps[T]) -> T:
         """Run a computation in the cluster's thread, in pieces between which the brokers handle requests.
@@ -122,7 +147,7 @@ class ServedCluster:
                 yield
             finally:
                 self._waits.remove(scope)
-        if scope.cancelled_caught:
+        if self._has_ended:
             expected = "a cluster that exists until the response"
             detail = f"cluster {self.name!r} was deleted during the request: expected {expected}"
             raise Problem(404, detail, field="cluster", value=self.name, expected=expected)
@@ -158,32 +183,53 @@ class ServedCluster:
             raise not_found("snapshot", snapshot_id, known)
         return self.snapshots[snapshot_id]
 
-    def faults(self) -> dict[str, ActiveFault]:
-        """Return the active faults by id; ids are assigned here and stay. Must run in the cluster's thread."""
-        active = self.cluster.cluster.faults.active
-        for fault in active:
-            if fault not in self._fault_ids:
-                self._faults_seen += 1
-                self._fault_ids[fault] = str(self._faults_seen)
-        self._fault_ids = {fault: self._fault_ids[fault] for fault in active}
-        return {fault_id: fault for fault, fault_id in self._fault_ids.items()}
+    def keep_wait(self, watch: LocalWatch) -> str:
+        """Keep a wait that has timed out, so that another request can continue it. Return its id."""
+        self._waits_begun += 1
+        wait_id = str(self._waits_begun)
+        self._kept_waits[wait_id] = watch, self._now_s() + _KEEP_S
+        if len(self._kept_waits) > MAX_KEPT_WAITS:
+            self._forget_wait(next(iter(self._kept_waits)))
+        return wait_id
 
-    def fault_id(self, handle: FaultHandle) -> str:
-        """Return the id of an active fault. Must run in the cluster's thread."""
-        return next(fault_id for fault_id, fault in self.faults().items() if handle.is_of(fault))
+    def kept_wait(self, wait_id: str) -> LocalWatch:
+        """Return a wait to continue, which is no longer kept.
+
+        Raises:
+            Problem: There is no such wait.
+        """
+        kept = self._kept_waits.pop(wait_id, None)
+        if kept is None:
+            raise not_found(
+                "wait", wait_id, f"one that has timed out within the last {_KEEP_S} s, and is continued once"
+            )
+        return kept[0]
 
     def rates(self) -> Rates:
         """Return the current request rates. Must run in the cluster's thread."""
         self.meter.catch_up()
-        return self._rate_window.rates(self._now_s(), self.meter.totals, list(self.cluster.cluster.brokers))
+        return self._rate_window.rates(self._now_s(), self.meter.totals, list(self.core.brokers))
 
     def sample(self) -> None:
         """Record the counts for the rates. Called once a second; must run in the cluster's thread."""
         self.meter.catch_up()
         self._rate_window.record(self._now_s(), self.meter.totals)
+        for wait_id, (_, until_s) in list(self._kept_waits.items()):
+            if self._now_s() > until_s:
+                self._forget_wait(wait_id)
+
+    def forget_waits(self) -> None:
+        """Forget all waits that could be continued, because the control server ends."""
+        for wait_id in list(self._kept_waits):
+            self._forget_wait(wait_id)
+
+    def _forget_wait(self, wait_id: str) -> None:
+        # Another thread may continue it now.
+        if kept := self._kept_waits.pop(wait_id, None):
+            kept[0].close()
 
     def _now_s(self) -> float:
-        return self.cluster.clock.wire.now_ms() / 1000
+        return self.server.clock.wire.now_ms() / 1000
 
 
 class Clusters:
@@ -256,7 +302,7 @@ class Clusters:
         try:
             self.check_new(name)  # Another request may have created one of this name.
         except Problem:
-            await trio.to_thread.run_sync(cluster.__exit__, None, None, None)
+            await trio.to_thread.run_sync(internals(cluster).server.__exit__, None, None, None)
             raise
         self._served[name] = served = ServedCluster(name, cluster)
         return served
@@ -273,7 +319,8 @@ class Clusters:
             raise Problem(409, f"cluster={name!r}: expected {expected}", field="cluster", value=name, expected=expected)
         del self._served[name]
         served.end_waits()
-        await trio.to_thread.run_sync(served.cluster.__exit__, None, None, None)
+        # Not that of the cluster: a fault that was applied to no request is an error of a test only.
+        await trio.to_thread.run_sync(internals(served.cluster).server.__exit__, None, None, None)
 
     def start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Start a task that is canceled at the end of the context of `running`."""
@@ -296,6 +343,7 @@ class Clusters:
                 self._nursery.cancel_scope.cancel()
                 with trio.CancelScope(shield=True):
                     first = self.get(DEFAULT)
+                    first.forget_waits()
                     await first.run(first.meter.unsubscribe)
                     for name in [served.name for served in self if served.name != DEFAULT]:
                         try:

@@ -5,11 +5,11 @@ from typing import Any, NotRequired, TypedDict
 
 from fakebroker.errors import (
     ClusterStopped,
+    ConditionNotMet,
     ConfigError,
     DataDirectoryError,
     DiskFullError,
     FakebrokerError,
-    IncompleteHistoryError,
     ListenError,
     WaitTimeout,
 )
@@ -24,7 +24,7 @@ _TITLES = {
     405: "Method not allowed",
     408: "Timeout",
     409: "Conflict",
-    410: "No longer known",
+    412: "Condition not met",
     413: "Body too large",
     415: "Not JSON",
     421: "Misdirected request",
@@ -38,7 +38,7 @@ _TITLES = {
 _STATUSES: Mapping[type[FakebrokerError], int] = {
     ListenError: 409,
     ClusterStopped: 503,
-    IncompleteHistoryError: 410,
+    ConditionNotMet: 412,
     DataDirectoryError: 409,
     DiskFullError: 507,
 }
@@ -56,8 +56,8 @@ class Mistake(TypedDict):
 class ProblemDetails(TypedDict):
     """An error. If it is about a field, `field` and `value` are present. Several errors are listed in `errors`.
 
-    If a wait has timed out, `condition`, `timeout_s` and `state` (as text) are present. `changes` is the number of
-    changes of the group so far: a wait that continues this one with it as `seen_changes` misses no change.
+    If a wait has timed out, `condition`, `timeout_s` and `state` (as text) are present. `wait` is the id of the wait:
+    a request with it continues the wait, and misses no moment.
     """
 
     type: str
@@ -71,7 +71,7 @@ class ProblemDetails(TypedDict):
     condition: NotRequired[str]
     timeout_s: NotRequired[float]
     state: NotRequired[str]
-    changes: NotRequired[int]
+    wait: NotRequired[str]
 
 
 class Problem(Exception):  # noqa: N818  # the name in RFC 9457
@@ -87,6 +87,7 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
     Attributes:
         mistakes: All errors, if there are several.
         timeout: The wait that has timed out, if one has.
+        wait: The id with which it can be continued.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
         self.field, self.value, self.expected = field, value, expected
         self.mistakes: Sequence[ConfigError] = ()
         self.timeout: WaitTimeout | None = None
+        self.wait: str | None = None
 
     def body(self) -> ProblemDetails:
         """Return the problem as a JSON object."""
@@ -118,8 +120,8 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
         if self.timeout is not None and self.timeout.timeout_s is not None:
             details["condition"], details["timeout_s"] = self.timeout.condition, self.timeout.timeout_s
             details["state"] = self.timeout.state
-            if self.timeout.changes is not None:
-                details["changes"] = self.timeout.changes
+            if self.wait is not None:
+                details["wait"] = self.wait
         return details
 
 

@@ -15,7 +15,7 @@ from fakebroker.control.connections import serve
 from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import format_host_port
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster, internals
 from fakebroker.server.lifecycle import bound, start_listening
 
 logger = logging.getLogger("fakebroker")
@@ -76,7 +76,7 @@ class ControlServer:
         self._has_started = True
         start_listening(self._listener, _BACKLOG)
         try:
-            self._cluster.start_task(self._serve)
+            internals(self._cluster).server.start_task(self._serve)
         except FakebrokerError:
             self._listener.close()
             raise
@@ -85,8 +85,8 @@ class ControlServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cluster.call(self._stop.set)
-        if not self._cluster.is_cluster_thread:
+        internals(self._cluster).run(self._stop.set)
+        if not internals(self._cluster).server.is_cluster_thread:
             self._has_stopped.wait()
 
     async def _serve(self) -> None:

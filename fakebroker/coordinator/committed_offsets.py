@@ -4,7 +4,7 @@ Also what changes them without a request of a client: ends of transactions, dele
 of Kafka's `OffsetMetadataManager`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
 from typing import Any
@@ -350,6 +350,49 @@ class CommittedOffsets:
             if self._pending.by_partition:
                 self._pending.apply(self._partitions.partition_for(group_id), records)
         return errors
+
+    def set(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | None], now_ms: float, *, is_forced: bool
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit and delete offsets for an administrator, all or none.
+
+        Args:
+            group_id: The group, which is created by the first commit.
+            offsets: The offset of each partition; None deletes it.
+            now_ms: The time.
+            is_forced: Whether a group with members accepts it. Else the rules of OffsetCommit and OffsetDelete apply.
+
+        Returns:
+            The errors, by partition; empty if all is done.
+        """
+        wanted = [
+            (topic, OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=""))
+            for (topic, index), offset in offsets.items()
+            if offset is not None
+        ]
+        removed = [place for place, offset in offsets.items() if offset is None]
+        group, error = self._groups.get(group_id), _NONE
+        if group is None:
+            error = self._error_without_group(group_id) or (ErrorCode.GROUP_ID_NOT_FOUND if removed else _NONE)
+        elif not is_forced and wanted:
+            error = group.check_commit(-1, "", None) if isinstance(group, Group) else group.check_commit(-1, "")
+        if error:
+            return dict.fromkeys(offsets, error)
+        if group is not None and not is_forced:
+            codes, _ = _delete(group, removed, ())
+            if refused := {place: code for place, code in zip(removed, codes, strict=True) if code}:
+                return refused
+        records = (
+            *_commit(group_id, wanted, self.config, now_ms)[1],
+            *(offset_tombstone(group_id, topic, index) for topic, index in removed),
+        )
+        error = self._append(self._partitions.partition_for(group_id), records) if records else _NONE
+        if error:
+            return dict.fromkeys(offsets, error)
+        if group is None and records:
+            self._groups.create_simple(group_id, "first OffsetCommit", now_ms)
+        self._apply(records)
+        return {}
 
     def _check_older_commit(
         self, group: ConsumerGroup, epoch: int, member_id: str, records: Sequence[OffsetRecord]

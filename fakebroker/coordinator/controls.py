@@ -1,7 +1,7 @@
 """Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
 Groups are changed by the functions for requests and timers, so that records, answers and invariants are as in Kafka.
-`cluster/commands/group_commands.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the
+`cluster/handles/group.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the
 group.
 """
 
@@ -235,7 +235,7 @@ def fence(coordinator: Coordinator, group: Group | ConsumerGroup, instance_id: s
     if instance_id not in group.static_members:
         none = "a static member; the group has none"
         expected = one_of(group.static_members, instance_id, none=none, most=_MOST_LISTED)
-        raise ConfigError.of("instance_id", instance_id, expected, where=f"group {group.group_id!r}")
+        raise ConfigError.of("member", instance_id, expected, where=f"group {group.group_id!r}")
     if isinstance(group, ConsumerGroup):
         consumer_controls.fence(coordinator, group, instance_id, now_ms)
         return

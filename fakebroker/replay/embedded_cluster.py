@@ -19,6 +19,8 @@ _STOP_TIMEOUT_S = 5.0
 _OUTCOMES_TIMEOUT_S = 5.0
 _CHECK_EVERY_S = 0.02
 _READY_LINE = "bootstrap.servers="
+_NEXT_MESSAGE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", re.MULTILINE)
+"""The beginning of a message in the log of the cluster."""
 
 
 class EmbeddedCluster:
@@ -43,7 +45,7 @@ class EmbeddedCluster:
         return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        """Send an event (see `fakebroker.cluster.commands.events`). Does not wait for its outcome."""
+        """Send an event (see `fakebroker.cluster.handles.definition`). Does not wait for its outcome."""
         line = json.dumps(event)
         self._sent.append(line)
         with suppress(BrokenPipeError):  # the process has ended, which the verdict reports
@@ -58,23 +60,35 @@ class EmbeddedCluster:
         deadline_s = time.monotonic() + _OUTCOMES_TIMEOUT_S
         while True:
             is_last_check = not self.is_running or time.monotonic() >= deadline_s
-            found = re.findall(r" event (done|failed): (.*)", self._log.read_text(errors="replace"))
-            if is_last_check or len(found) >= len(self._sent):
+            text = self._log.read_text(errors="replace")
+            found = _logged(text, "event (done|failed)")
+            if is_last_check or (len(found) >= len(self._sent) and text.endswith("\n")):
                 outcomes = [
                     None if outcome == "done" else why.removeprefix(f"{line}: ")
                     for line, (outcome, why) in zip(self._sent, found, strict=False)
                 ]
-                return self._with_failed_actions(outcomes)
+                return self._with_failed_actions(outcomes, text)
             time.sleep(_CHECK_EVERY_S)
 
-    def _with_failed_actions(self, outcomes: list[str | None]) -> list[str | None]:
+    def _with_failed_actions(self, outcomes: list[str | None], log: str) -> list[str | None]:
         """Return outcomes in which events whose faults have performed an event that failed have its error."""
-        for error, command in re.findall(r" action failed: ((\w+)\(.*)", self._log.read_text(errors="replace")):
+        for _, error in _logged(log, "(action failed)"):
+            command = error.partition("(")[0]
             for index, (line, outcome) in enumerate(zip(self._sent, outcomes, strict=False)):
                 if outcome is None and command in (action["do"] for action in actions_of(json.loads(line))):
                     outcomes[index] = failed_action(error)
                     break
         return outcomes
+
+
+def _logged(log: str, what: str) -> list[tuple[str, str]]:
+    """Return the messages of a log that begin with a pattern, as the text of its group and what follows.
+
+    A message may have several lines, such as the state of a group. Tracebacks are left out.
+    """
+    messages = re.split(_NEXT_MESSAGE, log)
+    found = (re.fullmatch(f"{what}: (.*)", each, re.DOTALL) for each in messages)
+    return [(each[1], each[2].partition("\nTraceback (most recent call last):")[0].rstrip()) for each in found if each]
 
 
 @contextmanager

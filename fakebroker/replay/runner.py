@@ -1,12 +1,13 @@
 """Runs one replay, from the workload file to the report: the cluster, Spark, the members, the events, the summary."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import trio
@@ -28,14 +29,20 @@ from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
 from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
-from fakebroker.replay.script.generator import member_scripts
+from fakebroker.replay.script.generator import count_groups_by_partition, member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, Tally, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.spark.session import address_for, check_master, spark_errors, spark_session, start_workers
-from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
+from fakebroker.replay.spark.simulation_tasks import (
+    no_outcomes,
+    simulate,
+    simulating_tasks,
+    timeline_of,
+    with_other_outcomes,
+)
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.target_cluster import (
     DEFAULT_OFFSETS_PARTITIONS,
@@ -314,23 +321,33 @@ def _run_members(
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.running(receiver.stop_tasks))
         stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
-        plan = plan_for(run, (driver, receiver.port))
+        counts: Mapping[str, Sequence[int]] = {}
+        if outcomes is not None and any(load.rate_per_s for load in run.workload.load):
+            counts = count_groups_by_partition(spark, run.workload, run.seed, head.spark.tasks)
+        plan = plan_for(run, (driver, receiver.port), counts)
         events = (
             play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, head.spark.tasks, outcomes)
         )
         with spark_errors(run.out / "spark.log"):
             events.write.mode("overwrite").parquet(str(run.out / EVENTS))
     if outcomes is not None:
-        return timeline_of(run.workload.events, outcomes.value, is_complete=not run.interruption.requested)
+        is_complete = not run.interruption.requested
+        found = with_other_outcomes(outcomes.value, plan) if is_complete else outcomes.value
+        return timeline_of(run.workload.events, found, is_complete=is_complete)
     return timeline.with_outcomes(run.cluster.outcomes() if run.cluster else [])
 
 
-def plan_for(run: PreparedReplay, report_to: tuple[str, int]) -> TaskPlan:
+def plan_for(
+    run: PreparedReplay,
+    report_to: tuple[str, int],
+    groups_by_partition: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> TaskPlan:
     """Return the settings that all Spark tasks share.
 
     Args:
         run: The replay.
         report_to: Host and port to which tasks report their progress.
+        groups_by_partition: As in `TaskPlan`.
     """
     workload = run.workload
     return TaskPlan(
@@ -347,7 +364,7 @@ def plan_for(run: PreparedReplay, report_to: tuple[str, int]) -> TaskPlan:
         events=workload.events,
         cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
-        group_counts={population.name: population.group_count for population in workload.groups},
+        groups_by_partition=dict(groups_by_partition),
     )
 
 

@@ -65,9 +65,15 @@ def broker(node_id: int | None) -> str:
 
 
 def event(outcome: Mapping[str, Any]) -> str:
-    """Format an event of the timeline as its command and arguments: `stop_broker node_id=1`."""
+    """Format an event of the timeline as its command and arguments: `broker.stop node_id=1`."""
     arguments = {key: value for key, value in outcome.items() if key not in ("at_s", "do", "done", "why")}
     return " ".join((str(outcome.get("do", "?")), *_arguments(arguments)))
+
+
+def result(outcome: Mapping[str, Any]) -> str:
+    """Format whether an event of the timeline was done, and if not, why; of a long reason, the first paragraph."""
+    first, _, _ = (outcome["why"] or "").partition("\n\n")
+    return "done" if outcome["done"] else f"not done: {first}"
 
 
 def _arguments(values: Mapping[str, Any]) -> list[str]:

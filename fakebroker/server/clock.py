@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from fakebroker.cluster.commands.environment import MAX_ADVANCE_S
+from fakebroker.cluster.handles.environment import MAX_ADVANCE_S
 from fakebroker.errors import ConfigError, check_number
 
 _ADVANCEABLE = "'manual': other clocks cannot be advanced"

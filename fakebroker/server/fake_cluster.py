@@ -1,38 +1,34 @@
 """The public class `FakeCluster`: runs a cluster over TCP; its methods inspect it, change it, and wait for changes."""
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import AclRule
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.definition import command
-from fakebroker.cluster.commands.environment import random_uuids
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.first_use import FirstUseMode
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.definition import checked_arguments
+from fakebroker.cluster.handles.environment import random_uuids
+from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
 from fakebroker.cluster.journal.journal import JournalMode, new_journal
 from fakebroker.cluster.listeners import Listener, SecurityProtocol, listeners_of
 from fakebroker.cluster.topics import INTERNAL_TOPICS
-from fakebroker.errors import ConfigError, FakebrokerError, one_of
+from fakebroker.errors import ConditionNotMet, ConfigError, FakebrokerError, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.proposals import PROPOSALS
 from fakebroker.security.credentials import Credentials, checked_passwords
 from fakebroker.server.clock import Clock, Scaled, clock_for
-from fakebroker.server.cluster_views import ClusterViews
-from fakebroker.server.connections.connection import Connection
-from fakebroker.server.connections.response_times import ResponseTimes
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.seed_tables import Seeds, seeds_from
-from fakebroker.server.waits.cluster_waits import ClusterWaits
-from fakebroker.server.waits.waits import Waits
+from fakebroker.server.waits import LocalOwner, WaitingCluster
 from fakebroker.validation import Seconds
 
 if TYPE_CHECKING:  # Few clusters need them.
@@ -40,41 +36,41 @@ if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.tls.certificates import CertificateAuthority
     from fakebroker.server.tls.tls_listeners import TlsListeners
 
-T = TypeVar("T")
-
 ScaledClock = Annotated[Scaled, Meta(examples=[{"factor": 10}])]
 PartitionCounts = Annotated[Mapping[str, int], Meta(examples=[{"orders": 6}])]
 """A clock, and numbers of partitions by topic, with examples for error messages."""
 
 
-class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
+class ClusterJournal(JournalExport):
+    """The journal of a cluster in this process: `cluster.journal`."""
+
+    def __init__(self, server: ClusterServer) -> None:
+        self._server = server
+
+    def view(self) -> JournalView:
+        return self._server.run(lambda: view_journal(self._server.cluster))
+
+    @property
+    def dropped(self) -> int:
+        """Number of requests that the journal has dropped because of its limits."""
+        return self._server.cluster.journal.dropped
+
+
+class FakeCluster(WaitingCluster, LocalCluster):
     """A fake Kafka cluster that real clients connect to.
 
     `with` runs it in a new thread. `async with` runs it in a task of the caller's trio loop; under asyncio, in a new
     thread, without blocking the caller's loop. A cluster can be entered once.
 
-    Methods may be called from any thread while it runs. Its state can be read after it has stopped. Topics, groups and
-    faults can be added before it starts. Methods that start, stop or wait for something need a running cluster, and
-    raise `FakebrokerError` otherwise; so do views of brokers before the start, because brokers have no ports then.
+    `cluster.group("billing")`, `cluster.topic("orders")`, `cluster.transaction("payments")` and `cluster.broker(1)`
+    return handles, with what can be seen of these things, done to them, and waited for. What a handle names need not
+    exist yet.
 
-    Members of a group are identified by member id, by instance id, or by client id if only one member has it. A parked
-    request is a JoinGroup or SyncGroup whose response waits, for example for other members.
-
-    Waits are event-driven. A wait blocks the calling thread, which must not be the cluster's thread; `..._async`
-    methods wait in a task of trio or asyncio instead. Timeouts are wall-clock seconds, also with a manual clock. A
-    `WaitTimeout` contains the state of the cluster at that time. If the cluster stops, waits raise `ClusterStopped`.
-
-    With `polling=[one, two]`, a wait polls these consumers, so that a test needs no threads and no loops, and returns
-    a `Polled`: its `value` is the result that the wait has without `polling`, its `records` are the records that the
-    consumers returned. Consumers are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)`
-    (kafka-python), in `..._async` methods also with coroutines (`getmany` of aiokafka, `poll` of
-    `fakebroker.Consumer`); or functions without arguments that poll in another way. They are polled in turn in the
-    calling thread, with two exceptions: consumers of kafka-python, and in `..._async` methods all consumers without
-    coroutines, each have a thread, which ends with the wait. If a consumer fails, the wait raises `PollError`.
-    `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far; a wait that is canceled drops them.
-
-    Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
-    change nothing.
+    Methods may be called from any thread while the cluster runs. Its state can be read after it has stopped. Topics,
+    groups and faults can be added before it starts. Methods that start, stop or wait for something need a running
+    cluster, and raise `FakebrokerError` otherwise; so do addresses of brokers before the start, because brokers have no
+    ports then. Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of
+    range, and then change nothing.
 
     Args:
         brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack, such as
@@ -109,7 +105,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             COORDINATOR_NOT_AVAILABLE for 50 ms of the brokers' clock. Then coordinators answer NOT_COORDINATOR for
             200 ms, and COORDINATOR_LOAD_IN_PROGRESS for 20 ms. Groups and transactions have topics of their own. The
             first InitProducerId of a broker without a transactional id gets COORDINATOR_LOAD_IN_PROGRESS, too, for
-            40 ms. Commands that need a coordinator, such as `seed_group`, create the topic without these errors.
+            40 ms. Commands that need a coordinator, such as `GroupHandle.seed`, create the topic without these errors.
             `reset` makes the cluster fresh again; so does `restore`, if the snapshot is from before the first use. A
             topic in the `data_dir` can be used at once.
         first_node_id: Node id of the first broker; the other brokers have the next ids. Tests written for Kafka often
@@ -139,12 +135,8 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             of the machine; "interval", every second. They survive the end of the process in any case.
 
     Attributes:
-        cluster: The state of the cluster. Use it only in the cluster's thread, see `call`.
-        clock: The brokers' clock.
         seed: The seed, also if it was random.
-        host: Address to listen on.
-        advertised_host: Host that brokers report to clients.
-        waits: The conditions and waits behind the `wait_...` methods, for the control server.
+        journal: The requests and responses, with queries and assertions; see `JournalQueries`.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -153,7 +145,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         FakebrokerError: When it starts: it has been entered before.
     """
 
-    @command
+    @checked_arguments
     def __init__(
         self,
         brokers: int | Sequence[BrokerSettings] = 3,
@@ -183,11 +175,11 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         fsync: Literal["always", "interval"] = "interval",
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-        self.clock = clock_for(clock)
+        self._clock = clock_for(clock)
         if advertised_host is not None and not is_host(advertised_host):
             raise ConfigError.of("advertised_host", advertised_host, "a host name or an IP address, without a port")
-        self.host = unbracketed(host)
-        self.advertised_host = unbracketed(advertised_host or host)
+        self._host = unbracketed(host)
+        self._advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         passwords = checked_passwords({} if users is None else users)
@@ -199,7 +191,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         settings = Config({**DEFAULT_CONFIG, **(config or {})})
         self._authority: CertificateAuthority | None = None
         if tls and not settings.has_own_certificates:
-            self._authority = _new_authority(self.advertised_host, self.host)
+            self._authority = _new_authority(self._advertised_host, self._host)
             settings = Config({**self._authority.settings, **settings.overrides})
         settings.check_listeners([each.name for each in all_listeners])
 
@@ -216,7 +208,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
                 new_id=random_uuids(random.Random(seed_of_start).getrandbits),
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
-                now_ms=self.clock.now_ms(),
+                now_ms=self._clock.now_ms(),
                 handlers=handlers.BY_NAME,
                 first_node_id=first_node_id,
                 racks=racks,
@@ -227,16 +219,16 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             )
 
         try:
-            self.cluster = (
-                new_cluster() if persistence is None else _restored(persistence, new_cluster, first_topics, self.clock)
+            cluster = (
+                new_cluster() if persistence is None else _restored(persistence, new_cluster, first_topics, self._clock)
             )
             self._server = ClusterServer(
-                self.cluster,
-                self.clock,
+                cluster,
+                self._clock,
                 persistence,
-                host=self.host,
+                host=self._host,
                 port=port,
-                advertised_host=self.advertised_host,
+                advertised_host=self._advertised_host,
                 max_unsent_bytes=max_unsent_bytes,
                 partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
                 tls_listeners=_tls_listeners(settings, all_listeners, self._authority),
@@ -247,14 +239,16 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             raise
         if self._authority is not None:
             self._server.on_stop.append(self._authority.delete)
-        super().__init__(
-            self.cluster,
+        owner = LocalOwner(
             self._server,
+            seed=self.seed,
             new_cluster=new_cluster,
             default_broker=Broker(as_version=as_version, api_versions=api_versions or {}),
             proposals=proposals,
         )
-        self.waits = Waits(self._server)
+        super().__init__(owner)
+        self._owner_here = owner
+        self.journal = ClusterJournal(self._server)
 
     def __enter__(self) -> Self:
         self._server.__enter__()
@@ -263,7 +257,16 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.__exit__(kind, error, trace)
+        try:
+            missed = self._missed_faults(kind)
+        finally:
+            self._server.__exit__(kind, error, trace)
+        if missed:
+            raise ConditionNotMet(missed)
+
+    def _missed_faults(self, kind: type[BaseException] | None) -> str:
+        """Return why faults were applied to no request; "" after another error, which may be the reason."""
+        return "" if kind is not None else "\n".join(fault.missed for fault in self.faults() if fault.missed)
 
     async def __aenter__(self) -> Self:
         await self._server.__aenter__()
@@ -272,80 +275,19 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._server.__aexit__(kind, error, trace)
-
-    # The cluster's thread
-
-    def call(self, function: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, between two requests.
-
-        Afterwards timers that are due expire, and waits are evaluated. If the cluster is not running, the function runs
-        in the calling thread.
-
-        Args:
-            function: A function without arguments, which must not block.
-
-        Returns:
-            The function's result. Its exceptions are raised here.
-        """
-        return self._server.run(function)
-
-    async def call_async(self, function: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, like `call`, from a task of trio or asyncio in any thread."""
-        return await self._server.run_async(function)
-
-    @property
-    def is_cluster_thread(self) -> bool:
-        """Whether the calling thread is the thread that the cluster runs in."""
-        return self._server.is_cluster_thread
-
-    def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Start a task in the cluster's trio loop; it is canceled when the cluster stops.
-
-        Args:
-            task: An async function without arguments. It must not block the loop.
-
-        Raises:
-            FakebrokerError: The cluster is not running.
-        """
-        self._server.start_task(task)
-
-    def watch(self, watcher: Callable[[], bool]) -> None:
-        """Call a function in the cluster's thread after each change, until it returns True.
-
-        Args:
-            watcher: A function without arguments, which must be fast and must not block.
-
-        Raises:
-            FakebrokerError: The cluster has not been started.
-        """
-        self._server.watch(watcher)
-
-    def when_stopped(self, function: Callable[[], None]) -> None:
-        """Call a function in the cluster's thread when the cluster has stopped, also if it stops because of an error.
-
-        Args:
-            function: A function without arguments.
-        """
-        self._server.on_stop.append(function)
-
-    @property
-    def connections(self) -> Collection[Connection]:
-        """The clients' open connections. Use them only in the cluster's thread, see `call`."""
-        self._server.check_started()
-        return self._server.reactor.connections.values()
-
-    @property
-    def response_times(self) -> ResponseTimes:
-        """The times until responses are sent, for statistics. Use them only in the cluster's thread, see `call`."""
-        self._server.check_started()
-        return self._server.reactor.response_times
+        try:
+            missed = self._missed_faults(kind)
+        finally:
+            await self._server.__aexit__(kind, error, trace)
+        if missed:
+            raise ConditionNotMet(missed)
 
     # Addresses and certificates
 
     @property
     def bootstrap_servers(self) -> str:
         """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
+        self._server.check_started()
         return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
@@ -373,27 +315,19 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
             ConfigError: There is no such listener.
         """
         self._server.check_started()
-        known = {each.name: each for each in self.cluster.listeners}
+        known = {each.name: each for each in self._server.cluster.listeners}
         if listener not in known:
             raise ConfigError.of("listener", listener, one_of(known, listener))
-        endpoints = [broker.endpoint(known[listener]) for broker in self.cluster.brokers.values()]
+        endpoints = [broker.endpoint(known[listener]) for broker in self._server.cluster.brokers.values()]
         return ",".join(format_host_port(*endpoint) for endpoint in endpoints)
 
-    def seed_groups(self, groups: Seeds) -> None:
-        """Create many groups at once. If one of them cannot be created, none is.
 
-        Args:
-            groups: Seeds, or mappings with their fields; or a table (pandas.DataFrame, pyarrow.Table) or the path of a
-                Parquet file. Each row is about a group, and has a committed offset, a member, both or neither. Columns:
-                `group_id`; `topic`, `partition`, and `offset` or `lag`; `client_id` and `instance_id` of a member; and
-                `topics`, `members` (a number), `generation`, `state`, `protocol`, `type` as in a
-                `fakebroker.GroupSeed`.
+def internals(cluster: FakeCluster) -> LocalOwner:
+    """Return the owner of a cluster's handles, with its state: for the control server and tests of this project.
 
-        Raises:
-            ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not
-                installed.
-        """
-        super().seed_groups(seeds_from(groups))
+    Use `cluster`, `server.reactor` and what they contain in the cluster's thread only: `internals(c).run(function)`.
+    """
+    return cluster._owner_here
 
 
 def _opened(data_dir: Any, fsync: Literal["always", "interval"], proposals: Sequence[str]) -> "Persistence":

@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
-from fakebroker.cluster.faults.injection import name_of
-from fakebroker.cluster.faults.rule import Fault, actions_of
+from fakebroker.cluster.faults.injection import plain_fault
+from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView, TopicName
 from fakebroker.cluster.journal.journal import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, one_of
@@ -35,8 +35,6 @@ _BINARY = (BYTES, RECORDS, UUID)
 _SECRETS = ("auth_bytes", "hmac", "salt", "salted_password")
 """Fields with secrets of SASL, SCRAM and delegation tokens; all are bytes."""
 _UNKNOWN_TAGS = "unknown_tags"
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
-_ACTIONS = {"before", "then"}
 _MAX_CACHED_TYPES = 1_000
 """Maximum number of pairs of a struct and a version whose list of fields is cached."""
 _Convert = Callable[[Any, int], Any]
@@ -60,7 +58,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """A line of a file after the first one: a call. `restored` and `restored_fault` validate messages and fault later.
 
-    A new field must be added to `_plain_call` and `_call`, too; without a default, files without it are rejected.
+    A new field must be added to `plain_call` and `_call`, too; without a default, files without it are rejected.
     """
 
     api: str
@@ -95,9 +93,9 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JournalExport(JournalQueries):
-    """Journal queries, and export to a file. Subclasses define `journal_view`."""
+    """Journal queries, and export to a file. Subclasses define `view`."""
 
-    def export_journal(self, path: str | PathLike[str]) -> None:
+    def export(self, path: str | PathLike[str]) -> None:
         """Write the journal to a file that `read_journal` reads: JSON lines, one per request.
 
         Args:
@@ -108,7 +106,7 @@ class JournalExport(JournalQueries):
             OSError: The file cannot be written.
         """
         _check_path(path)
-        view = self.journal_view()
+        view = self.view()
         view.check_kept()
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(journal_lines(view))
@@ -128,12 +126,12 @@ class RecordedJournal(JournalExport):
         self.mode, self.dropped, self.node_ids, self.calls = view.mode, view.dropped, view.node_ids, view.calls
         self._view = view
 
-    def journal_view(self) -> JournalView:
+    def view(self) -> JournalView:
         return self._view
 
 
 def read_journal(path: str | PathLike[str]) -> RecordedJournal:
-    """Read a file that `FakeCluster.export_journal` wrote.
+    """Read a file that `cluster.journal.export` wrote.
 
     Args:
         path: The file.
@@ -198,11 +196,12 @@ def journal_lines(view: JournalView) -> Iterator[str]:
         first["dropped_kinds"] = view.dropped_kinds
     if view.only is not None:
         first |= {"only": view.only.given, "left_out": view.left_out}
-    for entry in chain((first,), (_plain_call(call, view.topic_name) for call in view.calls)):
+    for entry in chain((first,), (plain_call(call, view.topic_name) for call in view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
 
 
-def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
+def plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
+    """Return a call as plain values, as in a line of a journal's file."""
     partitions = [
         (topic if isinstance(topic, str) else topic_name(topic) or topic.hex(), index)
         for topic, index in call.partitions
@@ -259,6 +258,15 @@ def _api(entry: _Entry) -> Api:
     return apis[entry.api]
 
 
+def restored_call(values: object) -> Call:
+    """Return the call that `plain_call` converted to plain values.
+
+    Raises:
+        ConfigError: A value is malformed.
+    """
+    return _call(convert(values, _Entry))
+
+
 def _call(entry: _Entry) -> Call:
     api, peer = _api(entry), Peer.recorded(entry.client_host, entry.connection, entry.principal)
     call = Call(peer, api, entry.version, entry.correlation_id, entry.client_id, None, entry.size)
@@ -286,16 +294,6 @@ def _call(entry: _Entry) -> Call:
     if entry.response is not None:
         call.response = restored(api.response, entry.response, call.response_version, "response")
     return call
-
-
-def plain_fault(fault: Fault) -> dict[str, object]:
-    """Return the fields of a fault that differ from their defaults, as plain values; functions by their names."""
-    fields = msgspec.structs.asdict(fault).items()
-    values = {name: value for name, value in fields if name != "error" and value != _DEFAULTS[name]}
-    for name in _ACTIONS.intersection(values):
-        actions = [name_of(action) if callable(action) else action for action in actions_of(values[name])]
-        values[name] = actions if len(actions) > 1 else actions[0]
-    return values if fault.code is None else {**values, "error": fault.code.name}
 
 
 def restored_fault(values: dict[str, Any]) -> Fault:

@@ -14,7 +14,7 @@ import trio
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.environment import NetworkConditions
+from fakebroker.cluster.handles.environment import NetworkConditions
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, check_integer
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
@@ -43,7 +43,7 @@ class ClusterServer:
 
     Under asyncio, `async with` runs it in a new thread, too. It starts and stops the thread without blocking the loop.
 
-    Implements `fakebroker.cluster.commands.environment.Environment` for the cluster's commands. The methods of that
+    Implements `fakebroker.cluster.handles.environment.Environment` for the cluster's commands. The methods of that
     interface must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
 
     Args:
@@ -370,6 +370,10 @@ class ClusterServer:
     def advance(self, seconds: float) -> None:
         """Advance the brokers' clock; see `fakebroker.server.clock`."""
         self.clock.advance(seconds)
+
+    def closed_connections(self) -> str:
+        """Return why brokers have closed connections, as text."""
+        return self.refusals.text()
 
     def open_listener(self, broker: BrokerNode) -> None:
         """Listen for a broker on the ports that are reserved for it, or on free ones."""

@@ -19,8 +19,8 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.environment import no_tls_error
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
+from fakebroker.cluster.handles.environment import no_tls_error
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
 from fakebroker.coordinator.timers import Rank, TimedValue, Timers

@@ -73,7 +73,7 @@ def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
 def _seed(events: IO[str], port: int) -> None:
     """Seed groups, which make listing and sorting expensive."""
     for number in range(GROUPS):
-        event = {"do": "seed_group", "group_id": f"group-{number:05}", "members": MEMBERS}
+        event = {"do": "group.seed", "group_id": f"group-{number:05}", "members": MEMBERS}
         events.write(json.dumps(event) + "\n")
     events.flush()
     last = DescribeGroupsRequest(groups=[f"group-{GROUPS - 1:05}"])

@@ -22,14 +22,14 @@ _HOLD = '{"state": "PreparingRebalance"}'
 CALLS = (
     ("GET", f"{_V1}/groups?limit=20", ""),
     ("GET", f"{_V1}/brokers", ""),
-    ("DELETE", f"{_V1}/faults", ""),
+    ("POST", f"{_V1}/clear_faults", ""),
     ("GET", f"{_V1}/clock", ""),
-    ("POST", f"{_V1}/wait/state", '{"group_id": "nobody", "state": "Dead"}'),
+    ("POST", f"{_V1}/wait", '{"condition": {"is": "group.state", "group_id": "nobody", "state": "Dead"}}'),
     ("GET", f"{_V1}/journal?limit=10", ""),
     ("POST", f"{_V1}/groups/group-00007/hold", _HOLD),
     ("GET", _V1, ""),
     ("POST", f"{_V1}/groups/group-00008/hold", _HOLD),
-    ("POST", f"{_V1}/topics", "{}"),
+    ("POST", f"{_V1}/inject_fault", "{}"),
 )
 """The last call is rejected. No fault is added: each broker request would have to be matched against it."""
 

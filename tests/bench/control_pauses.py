@@ -72,7 +72,7 @@ class ControlClient:
             seeds = [
                 {"group_id": f"group-{number * 7919 % 10**6:06}", "members": 1} for number in range(start, self._made)
             ]
-            self._ask("POST", f"{BASE}/groups/seed", json.dumps({"groups": seeds}, separators=(",", ":")))
+            self._ask("POST", f"{BASE}/seed_groups", json.dumps({"groups": seeds}, separators=(",", ":")))
         else:
             self._ask(*what.split(" ", 1))
 

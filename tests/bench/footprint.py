@@ -61,7 +61,7 @@ def start_ms() -> float:
 def group_bytes() -> float:
     """Return the memory of a group with one member and one offset."""
     with FakeCluster(topics={"orders": 6}, clock="manual") as cluster:
-        cluster.produce("orders", [b""] * 10, partition=0)
+        cluster.topic("orders").produce([b""] * 10, partition=0)
         fill_hashes()
         _seed(cluster, 0, WARM_GROUPS)
         before = resident_bytes(os.getpid())

@@ -16,6 +16,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call, Peer, read_call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.protocol.frames import FrameBuffer, encoded_response_frame, response_frame, response_parts
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.reactor import WITH_RECORDS
 from tests.bench.plan import Plan, Step
 from tests.bench.processes import SERVER_CORE, pin
@@ -111,7 +112,7 @@ def measure(workload: Workload) -> dict[str, float]:
         with Broker(cluster.brokers[0].port) as broker:
             plan = workload.prepare(broker, workload.connections)
         # From here on, the thread of the cluster only waits.
-        player = Player(cluster.cluster, plan)
+        player = Player(internals(cluster).cluster, plan)
         units = len(plan) * sum(step.repeats for step in plan[0]) * workload.units
         for _ in range(NUMBERS if plan[0][0].numbers else 1):
             player.play()  # Caches of names know them all, as in a server that has run for a while.

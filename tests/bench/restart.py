@@ -69,7 +69,7 @@ def main() -> None:
 
 def _make_groups(directory: str, count: int, *, is_killed: bool) -> None:
     with FakeCluster(topics={"orders": 6}, data_dir=directory) as cluster:
-        cluster.produce("orders", [b""] * 10, partition=0)
+        cluster.topic("orders").produce([b""] * 10, partition=0)
         for start in range(0, count, AT_ONCE):
             cluster.seed_groups(
                 [

@@ -15,6 +15,7 @@ from tests.bench.plan import step
 from tests.bench.processes import compiled
 from tests.bench.servers import running
 from tests.bench.workloads import HEARTBEATS, WORKLOADS
+from tests.support.soak import soak_only
 from tests.support.wire_client import WireClient
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the load generator needs Linux")
@@ -27,6 +28,7 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loads]:
         yield loads
 
 
+@soak_only("the benchmark runs in make bench")
 @pytest.mark.slow
 @linux_only
 @pytest.mark.needs("cc")
@@ -38,6 +40,7 @@ def test_all_requests_are_answered_without_errors(loads: Loads, subtests: pytest
             assert loads.run(load, SECONDS)["requests"] >= at_once
 
 
+@soak_only("the benchmark runs in make bench")
 @pytest.mark.slow
 @linux_only
 @pytest.mark.needs("cc")

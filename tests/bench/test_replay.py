@@ -7,10 +7,12 @@ import pytest
 
 from tests.bench import replay
 from tests.bench.replay import Figure, Size
+from tests.support.soak import soak_only
 
 TINY = Size(swarm=5, real=5, closed=5, simulated=5, seconds=1, ramp_s=0.1, simulated_s=30)
 
 
+@soak_only("the benchmark runs in make bench")
 @pytest.mark.slow
 def test_all_figures_are_measured_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay.main(TINY, tmp_path / "results" / "replay.json")

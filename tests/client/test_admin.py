@@ -22,7 +22,7 @@ RELEASES = ("0.10.2", "1.0", "2.3", "2.8", "3.0", "3.9", "4.2", None)
 
 
 def offsets_of(cluster: FakeCluster, group: str) -> dict[tuple[str, int], int]:
-    return {partition: each.offset for partition, each in cluster.offsets(group).items()}
+    return {partition: each.offset for partition, each in cluster.group(group).offsets().items()}
 
 
 def form_group(wire: WireClient, group: str, protocol_type: str, assignment: bytes) -> None:
@@ -56,15 +56,14 @@ async def test_groups_are_looked_up_described_and_listed_with_their_offsets(subt
 
 
 async def check_views_of_groups(cluster: FakeCluster, admin: Admin) -> None:
-    cluster.seed_group(
-        "g",
+    cluster.group("g").seed(
         members=["a", "b"],
         topics=["orders"],
         offsets={"orders-0": 5, "orders-1": 0},
         lag={"orders-0": 0, "orders-1": 0},
     )
-    cluster.seed_group("h", offsets={"orders-0": 7}, lag={"orders-0": 0})
-    broker = cluster.coordinator_of("g")
+    cluster.group("h").seed(offsets={"orders-0": 7}, lag={"orders-0": 0})
+    broker = cluster.group("g").coordinator()
     coordinator = Node(broker.node_id, broker.host, broker.port)
     assert (await admin.find_coordinators(["g"])).all() == {"g": coordinator}
 
@@ -129,8 +128,8 @@ async def test_all_offsets_of_a_group_are_listed_with_metadata_and_epoch() -> No
 @in_trio_with_sockets
 async def test_offsets_are_deleted() -> None:
     async with cluster_and_admin() as (cluster, admin):
-        cluster.seed_group("g", members=1, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.seed_group("h", offsets={"orders-0": 5, "orders-1": 6}, lag={"orders-0": 0, "orders-1": 0})
+        cluster.group("g").seed(members=1, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.group("h").seed(offsets={"orders-0": 5, "orders-1": 6}, lag={"orders-0": 0, "orders-1": 0})
         deleted = await admin.delete_group_offsets(
             {"h": [PARTITION, PARTITION], "g": [PARTITION], "missing": [PARTITION]}
         )
@@ -145,8 +144,8 @@ async def test_offsets_are_deleted() -> None:
 @in_trio_with_sockets
 async def test_groups_are_deleted() -> None:
     async with cluster_and_admin(as_version="2.0") as (cluster, admin):
-        cluster.seed_group("g", members=1, topics=["orders"])
-        cluster.seed_group("h", offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.group("g").seed(members=1, topics=["orders"])
+        cluster.group("h").seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
         deleted = await admin.delete_groups(["missing", "g", "h", "g"])
         assert list(deleted) == ["missing", "g", "h"]
         assert {group: error.error for group, error in deleted.errors.items()} == {
@@ -188,8 +187,8 @@ async def test_assignments_of_other_protocols_are_returned_as_bytes() -> None:
 async def test_groups_of_all_brokers_are_listed_by_state_and_type() -> None:
     async with cluster_and_admin() as (cluster, admin):
         for number in range(6):
-            cluster.seed_group(
-                f"g{number}", members=number % 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0}
+            cluster.group(f"g{number}").seed(
+                members=number % 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0}
             )
         listed = await admin.list_groups()
         assert sorted(each.group_id for each in listed) == [f"g{number}" for number in range(6)]
@@ -210,7 +209,7 @@ async def test_filters_that_a_broker_does_not_support_are_rejected(subtests: pyt
     for release, filters, message in cases:
         with subtests.test(release=release):
             async with cluster_and_admin([Broker(), Broker(as_version=release)]) as (cluster, admin):
-                cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
+                cluster.group("g").seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
                 with pytest.raises(UnsupportedVersion, match=message):
                     await admin.list_groups(**filters)
                 (listed,) = await admin.list_groups()
@@ -232,7 +231,7 @@ async def test_empty_calls_send_no_requests() -> None:
         ):
             assert dict(results) == {}
             assert results.all() == {}
-        assert [call.api.name for call in cluster.requests(client_id="admin")] == ["ApiVersions"]
+        assert [call.api.name for call in cluster.journal.requests(client_id="admin")] == ["ApiVersions"]
 
 
 @in_trio_with_sockets
@@ -248,7 +247,7 @@ async def test_coordinators_of_transactional_ids_are_looked_up() -> None:
     async with cluster_and_admin() as (cluster, admin):
         found = (await admin.find_coordinators(["tx"], "transaction")).all()
         assert found["tx"].node_id in (1, 2, 3)
-        with cluster.fail("FindCoordinator", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        with cluster.inject_fault("FindCoordinator", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
             failed = (await admin.find_coordinators(["tx"], "transaction"))["tx"]
         assert isinstance(failed, TransactionError)
         assert str(failed).startswith("transactional id 'tx': FindCoordinator failed with TRANSACTIONAL_ID_")
@@ -297,7 +296,7 @@ async def test_invalid_offsets_are_not_committed(subtests: pytest.Subtests) -> N
             message = r"^group 'g': orders-0: offset=.*: expected an integer from 0 to "
             with subtests.test(offset=offset), pytest.raises(ConfigError, match=message):
                 await admin.alter_group_offsets({"g": {PARTITION: offset}})
-        assert cluster.count("OffsetCommit") == 0
+        assert cluster.journal.count("OffsetCommit") == 0
 
 
 @in_trio_with_sockets

@@ -20,9 +20,9 @@ async def test_members_are_added_in_one_request() -> None:
         added = (await admin.add_members_to_group("g", ["x", "y", "x"])).all()
         assert list(added) == ["x", "y"]
         assert all(member_id.startswith(instance_id) for instance_id, member_id in added.items())
-        coordinator = cluster.coordinator_of("g").node_id
+        coordinator = cluster.group("g").coordinator().node_id
         assert sent_requests(cluster, "JoinGroup") == [f"{coordinator} JoinGroup v10 g"]
-        (call,) = cluster.requests("JoinGroup", CLIENT_ID)
+        (call,) = cluster.journal.requests("JoinGroup", CLIENT_ID)
         assert call.request.rebalance_timeout_ms == 300_000
         assert [member.group_instance_id for member in call.request.join_group_members] == ["x", "y"]
 
@@ -62,8 +62,8 @@ async def test_descriptions_mark_expected_members() -> None:
 async def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     async with cluster_and_admin(2, **PROPOSALS) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
-        cluster.fail("FindCoordinator", stale=True, times=1)
-        cluster.move_coordinator(g, 1)
+        cluster.inject_fault("FindCoordinator", stale=True, times=1)
+        cluster.group(g).move_coordinator(1)
         assert list((await admin.add_members_to_group(g, ["x"])).all()) == ["x"]
         assert [line[0] for line in sent_requests(cluster, "JoinGroup")] == ["2", "1"]
 
@@ -71,7 +71,7 @@ async def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
 @in_trio_with_sockets
 async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
     async with cluster_and_admin(1, admin={"default_api_timeout_ms": 50}, **PROPOSALS) as (cluster, admin):
-        cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
+        cluster.inject_fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
         with pytest.raises(GroupError, match=r"^group 'g': JoinGroup failed with REQUEST_TIMED_OUT: .*NOT_AVAILABLE"):
             await answered(lambda: admin.add_members_to_group("g", ["x"]))
 
@@ -97,4 +97,4 @@ async def test_invalid_timeouts_are_rejected(subtests: pytest.Subtests) -> None:
                 message = rf"^{timeout}={value}: expected an integer from 1 to 2147483647$"
                 with subtests.test(timeout, value=value), pytest.raises(ConfigError, match=message):
                     await admin.add_members_to_group("g", ["x"], **{timeout: value})
-        assert cluster.count("JoinGroup") == 0
+        assert cluster.journal.count("JoinGroup") == 0

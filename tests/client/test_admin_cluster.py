@@ -9,6 +9,7 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic, PartitionDescription
 from fakebroker.client.errors import BrokerError, TopicError, UnsupportedVersion
 from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
+from fakebroker.server.fake_cluster import internals
 from tests.support.client.admin_harness import answered, cluster_and_admin
 from tests.support.trio_runner import in_trio_with_sockets
 
@@ -25,7 +26,7 @@ async def test_the_cluster_is_described(subtests: pytest.Subtests) -> None:
                     (broker.node_id, broker.host, broker.port) for broker in cluster.brokers
                 ]
                 assert described.controller_id == 1
-                assert described.cluster_id == cluster.cluster.cluster_id
+                assert described.cluster_id == internals(cluster).cluster.cluster_id
 
 
 @in_trio_with_sockets
@@ -40,9 +41,9 @@ async def test_a_topic_name_is_not_a_new_topic() -> None:
 @in_trio_with_sockets
 async def test_groups_are_listed_despite_a_lost_connection() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.group("g").seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
         for api in ("Metadata", "ListGroups"):
-            fault = cluster.fail(api, drop=True, times=1)
+            fault = cluster.inject_fault(api, drop=True, times=1)
             assert [group.group_id for group in await admin.list_groups()] == ["g"]
             assert fault.hits == 1
 
@@ -73,7 +74,7 @@ async def check_creation_of_topics(cluster: FakeCluster, admin: Admin) -> None:
     await admin.find_coordinators(["g"])  # the first look-up creates __consumer_offsets
     assert "__consumer_offsets" not in await admin.list_topics()
     assert "__consumer_offsets" in await admin.list_topics(internal=True)
-    assert cluster.cluster.topics.get("news") is not None
+    assert internals(cluster).cluster.topics.get("news") is not None
 
 
 @in_trio_with_sockets
@@ -107,15 +108,15 @@ async def test_duplicate_topics_are_rejected() -> None:
 @in_trio_with_sockets
 async def test_the_controller_is_looked_up_again() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
-        cluster.fail("CreateTopics", error="NOT_CONTROLLER", times=2)
+        cluster.inject_fault("CreateTopics", error="NOT_CONTROLLER", times=2)
         assert (await admin.create_topics([NewTopic("news", 1, 1)])).all() == {"news": None}
-        assert (cluster.count("CreateTopics"), cluster.count("Metadata")) == (3, 3)
+        assert (cluster.journal.count("CreateTopics"), cluster.journal.count("Metadata")) == (3, 3)
 
 
 @in_trio_with_sockets
 async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
     async with cluster_and_admin(1, admin={"default_api_timeout_ms": 50}) as (cluster, admin):
-        cluster.fail("CreateTopics", error="NOT_CONTROLLER")
+        cluster.inject_fault("CreateTopics", error="NOT_CONTROLLER")
         (failed,) = (await answered(lambda: admin.create_topics([NewTopic("news", 1, 1)]))).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
         assert str(failed).endswith(
@@ -126,20 +127,20 @@ async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
 @in_trio_with_sockets
 async def test_list_groups_is_repeated_at_brokers_that_are_loading() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.fail("ListGroups", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        cluster.group("g").seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.inject_fault("ListGroups", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         assert [group.group_id for group in await admin.list_groups()] == ["g"]
-        assert (cluster.count("ListGroups", broker=1), cluster.count("ListGroups", broker=2)) == (1, 3)
+        assert (cluster.journal.count("ListGroups", broker=1), cluster.journal.count("ListGroups", broker=2)) == (1, 3)
 
 
 @in_trio_with_sockets
 async def test_list_groups_raises_the_error_of_a_broker() -> None:
     async with cluster_and_admin(2, admin={"default_api_timeout_ms": 50}) as (cluster, admin):
-        with cluster.fail("ListGroups", broker=2, error="CLUSTER_AUTHORIZATION_FAILED"):
+        with cluster.inject_fault("ListGroups", broker=2, error="CLUSTER_AUTHORIZATION_FAILED"):
             message = "^broker '2': ListGroups failed with CLUSTER_AUTHORIZATION_FAILED$"
             with pytest.raises(BrokerError, match=message):
                 await answered(admin.list_groups)
-        with cluster.fail("ListGroups", broker=2, error="COORDINATOR_NOT_AVAILABLE"):
+        with cluster.inject_fault("ListGroups", broker=2, error="COORDINATOR_NOT_AVAILABLE"):
             message = "^ListGroups: timed out after 50 ms; last error: broker '2': .*COORDINATOR_NOT_AVAILABLE$"
             with pytest.raises(WaitTimeout, match=message):
                 await answered(admin.list_groups)
@@ -149,7 +150,7 @@ async def test_list_groups_raises_the_error_of_a_broker() -> None:
 async def test_an_unreachable_cluster_is_retried_until_the_timeout() -> None:
     async with cluster_and_admin(2, admin={"default_api_timeout_ms": 50}) as (cluster, admin):
         for node_id in (1, 2):
-            cluster.stop_broker(node_id)
+            cluster.broker(node_id).stop()
         closed = "the broker has closed the connection"
         with pytest.raises(WaitTimeout, match=r"^Metadata: timed out after 50 ms; last error: brokers"):
             await answered(admin.describe_cluster, closed)
@@ -161,7 +162,7 @@ async def test_an_unreachable_cluster_is_retried_until_the_timeout() -> None:
 @in_trio_with_sockets
 async def test_a_call_continues_when_the_cluster_returns() -> None:
     async with cluster_and_admin(1) as (cluster, admin):
-        cluster.stop_broker(1)
+        cluster.broker(1).stop()
         async with trio.open_nursery() as nursery:
 
             async def describe_cluster() -> None:
@@ -169,4 +170,4 @@ async def test_a_call_continues_when_the_cluster_returns() -> None:
 
             nursery.start_soon(describe_cluster)
             await trio.testing.wait_all_tasks_blocked()
-            cluster.start_broker(1)
+            cluster.broker(1).start()

@@ -15,15 +15,14 @@ TIMEOUT_S = 20
 
 
 def seed(cluster: FakeCluster) -> list[str]:
-    cluster.seed_group(
-        "two",
+    cluster.group("two").seed(
         members=["a", "b"],
         topics=["orders"],
         offsets={"orders-0": 5, "orders-3": 6},
         lag={"orders-0": 0, "orders-3": 0},
     )
-    cluster.seed_group("empty", offsets={"orders-1": 7}, lag={"orders-1": 0})
-    cluster.seed_group("joining", members=1, topics=["orders"], state="PreparingRebalance")
+    cluster.group("empty").seed(offsets={"orders-1": 7}, lag={"orders-1": 0})
+    cluster.group("joining").seed(members=1, topics=["orders"], state="PreparingRebalance")
     return ["two", "empty", "joining"]
 
 

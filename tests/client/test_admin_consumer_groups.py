@@ -27,13 +27,13 @@ async def groups_of_both_types(
         cluster_and_admin(3, topics={"orders": 4}, config=FAST_HEARTBEATS) as (cluster, admin),
         AsyncExitStack() as stack,
     ):
-        cluster.seed_group("c", members=["a"], topics=["orders"])
+        cluster.group("c").seed(members=["a"], topics=["orders"])
         first = await stack.enter_async_context(kip_848_consumer(cluster, client_id="first", **member))
         second = await stack.enter_async_context(kip_848_consumer(cluster, client_id="second", instance_id="i"))
         for each in (first, second):
             each.subscribe(["orders"])
         await poll_until([first, second], lambda: len(first._core.assigned) == len(second._core.assigned) == 2)
-        await poll_until([first, second], lambda: cluster.group("g").state == "Stable")
+        await poll_until([first, second], lambda: cluster.group("g").describe().state == "Stable")
         yield cluster, admin, first
 
 
@@ -48,7 +48,7 @@ async def test_groups_of_both_types_are_described() -> None:
 
         group = described["g"]
         assert isinstance(group, GroupDescription)
-        view = cluster.group("g")
+        view = cluster.group("g").describe()
         assert (group.type, group.state, group.protocol_type, group.protocol_name) == (
             "consumer",
             "Stable",
@@ -56,7 +56,7 @@ async def test_groups_of_both_types_are_described() -> None:
             "uniform",
         )
         assert group.group_epoch == group.assignment_epoch == view.generation_id
-        assert group.coordinator.node_id == cluster.coordinator_of("g").node_id
+        assert group.coordinator.node_id == cluster.group("g").coordinator().node_id
         by_client = {member.client_id: member for member in group.members}
         member = by_client["first"]
         assert (member.member_id, member.rack_id, member.member_epoch) == (
@@ -96,7 +96,7 @@ async def test_brokers_that_do_not_have_consumer_groups_describe_classic_ones(su
     for name, arguments in {"too old": {"as_version": "3.5"}, "switched off": switched_off}.items():
         with subtests.test(name):
             async with cluster_and_admin(1, **arguments) as (cluster, admin):  # type: ignore[arg-type]  # of any type
-                cluster.seed_group("c", members=["a"], topics=["orders"])
+                cluster.group("c").seed(members=["a"], topics=["orders"])
                 group = (await admin.describe_groups(["c"])).all()["c"]
                 assert (group.type, group.state, len(group.members)) == ("classic", "Stable", 1)
 
@@ -126,19 +126,19 @@ async def test_members_are_removed_from_groups_of_both_types() -> None:
         assert removed["i"] is None
         assert removed[member_id] is None
         assert isinstance(removed["j"], MemberError)
-        (classic,) = cluster.group("c").members
+        (classic,) = cluster.group("c").describe().members
         assert not (await admin.remove_members_from_group("c", member_ids=[classic.member_id])).errors
-        assert cluster.group("c").state == "Empty"
+        assert cluster.group("c").describe().state == "Empty"
         assert not await admin.remove_members_from_group("c")
 
 
 @in_trio_with_sockets
 async def test_removing_members_by_instance_id_needs_brokers_since_2_4() -> None:
     async with cluster_and_admin(1, as_version="2.3") as (cluster, admin):
-        cluster.seed_group("c", members=["a"], topics=["orders"])
+        cluster.group("c").seed(members=["a"], topics=["orders"])
         with pytest.raises(GroupError, match="UNSUPPORTED_VERSION"):
             await admin.remove_members_from_group("c", instance_ids=["i"])
-        (member,) = cluster.group("c").members
+        (member,) = cluster.group("c").describe().members
         (failed,) = (await admin.remove_members_from_group("c", member_ids=["unknown"])).errors.values()
         assert failed.error is ErrorCode.UNKNOWN_MEMBER_ID
         assert not (await admin.remove_members_from_group("c", member_ids=[member.member_id])).errors
@@ -165,4 +165,4 @@ async def test_consumer_groups_are_deleted_and_their_offsets_altered_once_they_a
 
 async def poll_state(cluster: FakeCluster, state: str) -> None:
     """Wait until the group "g" is in a state."""
-    await cluster.wait_for_state_async("g", state)
+    await cluster.wait_async(cluster.group("g").state(state))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker.client.admin.batched_requests import MAX_KEYS_PER_REQUEST
+from fakebroker.client.brokers import MAX_KEYS
 from fakebroker.client.errors import AdminError, NoBatchedFindCoordinators, NoBatchedOffsetFetch, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
@@ -27,8 +27,8 @@ async def test_single_requests_to_an_old_coordinator_are_repeated_while_it_is_lo
     """The requests of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
     async with cluster_and_admin(2, as_version="2.8") as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.fail("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        cluster.group(g).seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.inject_fault("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         listed = (await admin.list_group_offsets({g: [PARTITION], h: [PARTITION]})).all()
         assert listed[g][PARTITION] is not None
         assert listed[h][PARTITION] is None
@@ -46,7 +46,7 @@ async def test_single_requests_to_an_old_coordinator_are_repeated_while_it_is_lo
 async def test_only_groups_that_are_loading_are_requested_again() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.fail("OffsetFetch", group=g, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        cluster.inject_fault("OffsetFetch", group=g, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         assert (await admin.list_group_offsets({g: None, h: None})).all() == {g: {}, h: {}}
         assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v6 {g} {h}",
@@ -60,9 +60,9 @@ async def test_only_groups_that_are_loading_are_requested_again() -> None:
 async def test_a_request_is_repeated_until_the_coordinator_has_loaded() -> None:
     async with cluster_and_admin(2, clock="manual") as (cluster, admin):
         (g,) = groups_of(cluster, 1, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.move_coordinator(g, 2, load_ms=None)
-        first = cluster.fail("OffsetFetch", throttle_time_ms=1, times=1)
+        cluster.group(g).seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.group(g).move_coordinator(2, load_ms=None)
+        first = cluster.inject_fault("OffsetFetch", throttle_time_ms=1, times=1)
         async with trio.open_nursery() as nursery:
 
             async def list_offsets() -> None:
@@ -72,19 +72,19 @@ async def test_a_request_is_repeated_until_the_coordinator_has_loaded() -> None:
             nursery.start_soon(list_offsets)
             while not first.hits:
                 await trio.lowlevel.checkpoint()
-            cluster.finish_loading()
-        errors = [call.errors for call in cluster.requests("OffsetFetch")]
+            cluster.brokers.finish_loading()
+        errors = [call.errors for call in cluster.journal.requests("OffsetFetch")]
         assert errors[0] == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)
         assert errors[-1] == ()
-        assert cluster.count("FindCoordinator") == 1
+        assert cluster.journal.count("FindCoordinator") == 1
 
 
 @in_trio_with_sockets
 async def test_only_groups_that_have_moved_are_looked_up_again() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.fail("FindCoordinator", stale=True, times=1)
-        cluster.move_coordinator(g, 1)
+        cluster.inject_fault("FindCoordinator", stale=True, times=1)
+        cluster.group(g).move_coordinator(1)
         assert sorted((await admin.describe_groups([g, h])).errors) == [g, h]  # neither exists
         sent = sent_requests(cluster, *APIS)
         sent.remove(f"2 DescribeGroups v6 {h}")  # Over another connection, which can take longer than the next look-up.
@@ -95,9 +95,9 @@ async def test_only_groups_that_have_moved_are_looked_up_again() -> None:
 async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.fail("FindCoordinator", stale=True, times=1)
-        cluster.stop_broker(2)
+        cluster.group(g).seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.inject_fault("FindCoordinator", stale=True, times=1)
+        cluster.broker(2).stop()
         assert (await admin.describe_groups([g])).all()[g].coordinator.node_id == 1
         assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v6 {g}",
@@ -111,7 +111,7 @@ async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
 async def test_a_coordinator_that_is_not_available_is_looked_up_again(error: str) -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         (g,), (h,) = groups_of(cluster, 1, 1), groups_of(cluster, 2, 1)
-        cluster.fail("FindCoordinator", group=g, error=error, times=2)
+        cluster.inject_fault("FindCoordinator", group=g, error=error, times=2)
         found = (await admin.find_coordinators([g, h])).all()
         assert {group: node.node_id for group, node in found.items()} == {g: 1, h: 2}
         assert sent_requests(cluster, "FindCoordinator") == [
@@ -126,11 +126,11 @@ async def test_a_coordinator_that_is_not_available_is_looked_up_again(error: str
 async def test_a_request_is_repeated_after_a_lost_connection(api: str) -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
-        fault = cluster.fail(api, drop=True, times=1)
+        cluster.group(g).seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        fault = cluster.inject_fault(api, drop=True, times=1)
         assert (await admin.describe_groups([g])).all()[g].state == "Empty"
         assert fault.hits == 1
-        cluster.rolling_restart()
+        cluster.brokers.rolling_restart()
         assert (await admin.describe_groups([g])).all()[g].state == "Empty"
 
 
@@ -139,7 +139,7 @@ async def test_a_request_is_repeated_after_a_request_timeout() -> None:
     async with cluster_and_admin(2, admin={"request_timeout_ms": 50}) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
         for api in ("FindCoordinator", "DescribeGroups", "Metadata"):
-            cluster.fail(api, silent=True, times=1)
+            cluster.inject_fault(api, silent=True, times=1)
         assert (await admin.describe_groups([g])).errors[g].error is ErrorCode.GROUP_ID_NOT_FOUND
         assert len((await admin.describe_cluster()).nodes) == 2
 
@@ -148,8 +148,8 @@ async def test_a_request_is_repeated_after_a_request_timeout() -> None:
 async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() -> None:
     async with cluster_and_admin(2, admin={"default_api_timeout_ms": 100}) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.seed_group(h, offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.fail("DescribeGroups", group=g, error="NOT_COORDINATOR")
+        cluster.group(h).seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.inject_fault("DescribeGroups", group=g, error="NOT_COORDINATOR")
         described = await answered(lambda: admin.describe_groups([g, h]))
         assert described.values_by_key[h].state == "Empty"
         assert str(described.errors[g]) == (
@@ -157,7 +157,7 @@ async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() ->
             "last error: DescribeGroups failed with NOT_COORDINATOR"
         )
         cluster.clear_faults()
-        cluster.fail("FindCoordinator", silent=True)
+        cluster.inject_fault("FindCoordinator", silent=True)
         (failed,) = (await admin.find_coordinators([g])).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
         assert str(failed).endswith("timed out after 100 ms; no response")
@@ -167,7 +167,7 @@ async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() ->
 async def test_each_broker_of_a_mixed_cluster_gets_requests_of_its_version() -> None:
     async with cluster_and_admin([Broker(), Broker(as_version="2.8"), Broker(as_version="3.0")]) as (cluster, admin):
         first, old, new = (groups_of(cluster, node_id, 2) for node_id in (1, 2, 3))
-        cluster.fail("OffsetFetch", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        cluster.inject_fault("OffsetFetch", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         (await admin.list_group_offsets(dict.fromkeys(first + old + new))).all()
         sent = sent_requests(cluster, *APIS)
         assert sent[0] == f"1 FindCoordinator v6 {' '.join(first + old + new)}"
@@ -186,10 +186,10 @@ async def test_a_broker_gets_batches_after_its_upgrade() -> None:
         groups = ["a", "b", "c"]
         assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
         assert len(sent_requests(cluster, *APIS)) == 6
-        cluster.upgrade_broker(1, "3.9")
+        cluster.broker(1).upgrade("3.9")
         assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
         assert sent_requests(cluster, *APIS)[6:] == ["1 FindCoordinator v6 a b c", "1 OffsetFetch v9 a b c"]
-        cluster.upgrade_broker(1, "2.8")
+        cluster.broker(1).upgrade("2.8")
         (await admin.list_group_offsets(dict.fromkeys(groups))).all()
         assert len(sent_requests(cluster, *APIS)) == 6 + 2 + 6
 
@@ -210,7 +210,7 @@ async def test_without_fall_back_a_broker_without_batches_is_an_error() -> None:
         old: dict[str, None] = dict.fromkeys(groups_of(cluster, 2, 2))
         with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* supports 0-7, this client 8-"):
             await admin.list_group_offsets(old)
-        assert cluster.count("OffsetFetch") == 0
+        assert cluster.journal.count("OffsetFetch") == 0
         assert list(await admin.describe_groups(old)) == list(old)
 
 
@@ -223,25 +223,27 @@ async def test_requests_for_ten_thousand_groups(release: str | None, lookups: in
     async with cluster_and_admin(3, as_version=release, **journal) as (cluster, admin):
         listed = await admin.list_group_offsets({f"group-{number}": [PARTITION] for number in range(10_000)})
         assert len(listed.all()) == 10_000
-        assert cluster.count("FindCoordinator", CLIENT_ID) == lookups
-        assert cluster.count("OffsetFetch", CLIENT_ID) == fetches
-        assert cluster.count(client_id=CLIENT_ID) == lookups + fetches + cluster.count("ApiVersions", CLIENT_ID)
+        assert cluster.journal.count("FindCoordinator", CLIENT_ID) == lookups
+        assert cluster.journal.count("OffsetFetch", CLIENT_ID) == fetches
+        assert cluster.journal.count(client_id=CLIENT_ID) == lookups + fetches + cluster.journal.count(
+            "ApiVersions", CLIENT_ID
+        )
 
 
 @in_trio_with_sockets
 async def test_groups_are_divided_into_requests() -> None:
-    groups = [f"group-{number}" for number in range(MAX_KEYS_PER_REQUEST + 1)]
+    groups = [f"group-{number}" for number in range(MAX_KEYS + 1)]
     async with cluster_and_admin(1) as (cluster, admin):
         assert list((await admin.list_group_offsets(dict.fromkeys(groups))).all()) == groups
-        sizes = [len(call.group_ids) for api in APIS for call in cluster.requests(api)]
-        assert sizes == [MAX_KEYS_PER_REQUEST, 1, MAX_KEYS_PER_REQUEST, 1]
+        sizes = [len(call.group_ids) for api in APIS for call in cluster.journal.requests(api)]
+        assert sizes == [MAX_KEYS, 1, MAX_KEYS, 1]
 
 
 @in_trio_with_sockets
 async def test_an_error_of_one_group_does_not_affect_others() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.fail("FindCoordinator", group=g, error="GROUP_AUTHORIZATION_FAILED")
+        cluster.inject_fault("FindCoordinator", group=g, error="GROUP_AUTHORIZATION_FAILED")
         listed = await admin.list_group_offsets({g: None, h: None})
         assert listed[h] == {}
         failed = listed[g]
@@ -252,7 +254,7 @@ async def test_an_error_of_one_group_does_not_affect_others() -> None:
 @in_trio_with_sockets
 async def test_unstable_offsets_are_requested_again() -> None:
     async with cluster_and_admin(1) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
-        cluster.fail("OffsetFetch", group="g", error="UNSTABLE_OFFSET_COMMIT", times=1)
+        cluster.group("g").seed(offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.inject_fault("OffsetFetch", group="g", error="UNSTABLE_OFFSET_COMMIT", times=1)
         (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()
-        assert cluster.count("OffsetFetch") == 2
+        assert cluster.journal.count("OffsetFetch") == 2

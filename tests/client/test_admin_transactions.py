@@ -24,6 +24,7 @@ from fakebroker.client.errors import (
     UnsupportedVersion,
 )
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.server.fake_cluster import internals
 from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin
 from tests.support.client.wire_producer import WireProducer, leader_of
 from tests.support.trio_runner import in_trio_with_sockets
@@ -37,7 +38,7 @@ def errors_of(results: Any) -> dict[Any, str]:
 
 
 def count(cluster: FakeCluster, api: str) -> int:
-    return len([call for call in cluster.requests(api) if call.client_id == CLIENT_ID])
+    return len([call for call in cluster.journal.requests(api) if call.client_id == CLIENT_ID])
 
 
 @in_trio_with_sockets
@@ -62,7 +63,7 @@ async def check_views_of_transactions(cluster: FakeCluster, admin: Admin) -> Non
     open_one, empty = found["one"], found["two"]
     assert (open_one.state, open_one.partitions, open_one.timeout_ms) == ("Ongoing", (PARTITION,), 60_000)
     assert (open_one.producer_id, open_one.producer_epoch) == (one.producer_id, one.epoch)
-    assert open_one.start_ms == int(cluster.call(lambda: cluster.cluster.now_ms))
+    assert open_one.start_ms == int(internals(cluster).run(lambda: internals(cluster).cluster.now_ms))
     assert open_one.coordinator.node_id == one.coordinator()
     assert (empty.state, empty.partitions, empty.timeout_ms, empty.start_ms) == ("Empty", (), 7_000, None)
 
@@ -176,17 +177,17 @@ async def test_requests_to_transaction_coordinators_are_retried(subtests: pytest
             for api in ("DescribeTransactions", "InitProducerId"):
                 with subtests.test(api, error=error):
                     before = count(cluster, "FindCoordinator")
-                    cluster.fail(api, error=error, times=1)
+                    cluster.inject_fault(api, error=error, times=1)
                     call = admin.describe_transactions if api == "DescribeTransactions" else admin.fence_producers
                     assert list((await call(["one"])).all()) == ["one"]
                     assert count(cluster, "FindCoordinator") - before == lookups
         with subtests.test("lost connection"):
-            fault = cluster.fail("DescribeTransactions", drop=True, times=1)
+            fault = cluster.inject_fault("DescribeTransactions", drop=True, times=1)
             (await admin.describe_transactions(["one"])).all()
             assert fault.hits == 1
         with (
             subtests.test("authorization"),
-            cluster.fail("DescribeTransactions", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+            cluster.inject_fault("DescribeTransactions", error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
         ):
             failed = await admin.describe_transactions(["one"])
             assert errors_of(failed) == {"one": "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
@@ -196,10 +197,10 @@ async def test_requests_to_transaction_coordinators_are_retried(subtests: pytest
 async def test_only_loading_coordinators_are_asked_again_for_lists() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         WireProducer(cluster, "one").init()
-        cluster.fail("ListTransactions", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        cluster.inject_fault("ListTransactions", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         assert len(await admin.list_transactions()) == 1
-        assert [len(cluster.requests("ListTransactions", broker=node_id)) for node_id in (1, 2)] == [1, 3]
-        cluster.fail("ListTransactions", broker=2, error="COORDINATOR_NOT_AVAILABLE")
+        assert [len(cluster.journal.requests("ListTransactions", broker=node_id)) for node_id in (1, 2)] == [1, 3]
+        cluster.inject_fault("ListTransactions", broker=2, error="COORDINATOR_NOT_AVAILABLE")
         with pytest.raises(BrokerError, match=r"^broker '2': .* COORDINATOR_NOT_AVAILABLE$"):
             await admin.list_transactions()
 
@@ -229,7 +230,7 @@ async def test_fencing_is_repeated_until_the_markers_are_written() -> None:
     async with cluster_and_admin(3) as (cluster, admin):
         one = WireProducer(cluster, "one")
         one.begin(PARTITION, b"a")
-        fault = cluster.fail("InitProducerId", error="CONCURRENT_TRANSACTIONS", times=3)
+        fault = cluster.inject_fault("InitProducerId", error="CONCURRENT_TRANSACTIONS", times=3)
         assert (await admin.fence_producers(["one"])).all()["one"].producer_epoch == 2
         # Three faults, the request that aborts the transaction, and the request that raises the epoch again.
         assert (fault.hits, count(cluster, "InitProducerId")) == (3, 5)
@@ -277,14 +278,14 @@ async def test_leaders_are_looked_up_again(subtests: pytest.Subtests) -> None:
         ):
             with subtests.test(api, error=error):
                 before = count(cluster, "Metadata")
-                cluster.fail(api, error=error, times=1)
+                cluster.inject_fault(api, error=error, times=1)
                 if api == "DescribeProducers":
                     assert len((await admin.describe_producers([PARTITION])).all()) == 1
                 else:
                     assert len((await admin.list_offsets({PARTITION: "latest"})).all()) == 1
                 assert count(cluster, "Metadata") - before == lookups
         for error in ("NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED"):
-            with subtests.test("a chosen broker", error=error), cluster.fail("DescribeProducers", error=error):
+            with subtests.test("a chosen broker", error=error), cluster.inject_fault("DescribeProducers", error=error):
                 assert errors_of(await admin.describe_producers([PARTITION], broker_id=1)) == {PARTITION: error}
 
 
@@ -303,10 +304,10 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
     found = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     for error, lookups in (("NOT_LEADER_OR_FOLLOWER", 2), ("UNKNOWN_TOPIC_OR_PARTITION", 2)):
         before = count(cluster, "Metadata")
-        cluster.fail("WriteTxnMarkers", error=error, times=1)
+        cluster.inject_fault("WriteTxnMarkers", error=error, times=1)
         await admin.abort_transaction(PARTITION, **found)
         assert count(cluster, "Metadata") - before == lookups
-    (marker,) = cluster.requests("WriteTxnMarkers")[-1].request.markers
+    (marker,) = cluster.journal.requests("WriteTxnMarkers")[-1].request.markers
     assert (marker.transaction_result, marker.producer_id, marker.coordinator_epoch) == (False, one.producer_id, 0)
     both = {PARTITION: "latest"}
     for isolation_level in ("read_uncommitted", "read_committed"):
@@ -337,7 +338,7 @@ async def test_offsets_are_listed_by_isolation_level(subtests: pytest.Subtests) 
 
 
 async def check_offsets(cluster: FakeCluster, admin: Admin) -> None:
-    cluster.produce("orders", ["a", "b"], partition=0)
+    cluster.topic("orders").produce(["a", "b"], partition=0)
     WireProducer(cluster, "one").begin(PARTITION, b"c")
     offsets: dict[Any, Any] = {PARTITION: "latest", OTHER: "earliest", ("orders", 9): "latest", ("missing", 0): 0}
     listed = await admin.list_offsets(offsets)
@@ -380,9 +381,9 @@ async def test_calls_follow_coordinators_and_leaders_that_move(subtests: pytest.
         for node_id in (1, 2, 3):
             with subtests.test(stopped=node_id):
                 await call_each(admin)
-                cluster.stop_broker(node_id)
+                cluster.broker(node_id).stop()
                 described = await call_each(admin)
-                cluster.start_broker(node_id)
+                cluster.broker(node_id).start()
                 assert described.coordinator.node_id == one.coordinator() != node_id
         assert (await admin.fence_producers(["one"])).all()["one"].producer_id == one.producer_id
 

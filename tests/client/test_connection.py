@@ -7,7 +7,6 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost, UnsupportedVersion
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -17,6 +16,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.support.client.connection import Connection
 from tests.support.client.scripted_broker import ScriptedBroker, connect, version_ranges
 from tests.support.group_requests import heartbeat_request
 from tests.support.trio_runner import in_trio

@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.server.lifecycle import bound
+from tests.support.client.connection import Connection
 from tests.support.client.scripted_broker import ScriptedBroker
 from tests.support.group_requests import heartbeat_request
 from tests.support.trio_runner import in_trio_with_own_sockets, in_trio_with_sockets

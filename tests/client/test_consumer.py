@@ -9,6 +9,7 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition
 from tests.support.client.consumer_over_tcp import (
     DEADLINE_S,
@@ -145,7 +146,7 @@ async def test_readers_wait_until_committed_offsets_are_stable(subtests: pytest.
 
 async def until_requested(cluster: FakeCluster, times: int) -> None:
     with trio.fail_after(DEADLINE_S):
-        while cluster.count("OffsetFetch") < times:
+        while cluster.journal.count("OffsetFetch") < times:
             await trio.lowlevel.checkpoint()
 
 
@@ -186,8 +187,8 @@ async def test_partitions_are_read_from_their_new_leader() -> None:
         for value in (b"a", b"b", b"c"):
             produce(cluster, P0, value)
             assert await read(reader, 1) == [value]
-            leader = cluster.cluster.topics.get("orders").partitions[0].leader_id  # type: ignore[union-attr]  # the topic exists
-            cluster.restart_broker(leader)
+            leader = internals(cluster).cluster.topics.get("orders").partitions[0].leader_id  # type: ignore[union-attr]  # the topic exists
+            cluster.broker(leader).restart()
 
 
 @in_trio_with_sockets
@@ -196,7 +197,7 @@ async def test_a_topic_that_is_created_after_the_subscription_is_read() -> None:
     async with FakeCluster(1, config=config) as cluster, consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await reader.poll(0.05)
-        cluster.create_topic("orders", 2)
+        cluster.topic("orders").create(2)
         produce(cluster, P1, b"a")
         assert await read(reader, 1) == [b"a"]
 
@@ -225,7 +226,7 @@ async def test_automatic_commits_include_the_records_of_a_poll_from_the_next_pol
             reader.subscribe(["orders"])
             await read(reader, 1)
             await reader.poll(0)
-            await cluster.wait_for_commit_async("g", "orders-0", at_least=1)
+            await cluster.wait_async(cluster.group("g").committed("orders-0", at_least=1))
             produce(cluster, P0, b"b")
             await read(reader, 1)
         assert committed(cluster, P0) == 2
@@ -290,7 +291,7 @@ async def test_manually_assigned_partitions_are_committed_without_a_generation()
             assert await read(reader, 1) == [b"a"]
             await reader.commit()
             assert (await reader.committed(), await reader.assignment()) == ({P1: 1}, (P1,))
-            assert cluster.group("g").state == "Empty"
+            assert cluster.group("g").describe().state == "Empty"
             produce(cluster, P1, b"b")
             await read(reader, 1)
             await poll_until([reader], lambda: committed(cluster, P1) == 2)

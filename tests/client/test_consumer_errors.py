@@ -169,7 +169,7 @@ async def test_invalid_offsets_are_rejected(subtests: pytest.Subtests) -> None:
                         reader.seek(P0, offset)
                     with pytest.raises(ConfigError, match=message):
                         await reader.commit({P0: offset})
-        assert cluster.count("OffsetCommit") == 0
+        assert cluster.journal.count("OffsetCommit") == 0
 
 
 @in_trio_with_sockets
@@ -226,7 +226,7 @@ async def test_a_commit_outside_of_a_generation_fails() -> None:
 @in_trio_with_sockets
 async def test_waiting_for_an_assignment_raises_the_error_of_the_group() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
-        cluster.fail("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
+        cluster.inject_fault("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
         reader.subscribe(["orders"])
         with pytest.raises(GroupFailed, match="GROUP_AUTHORIZATION_FAILED"):
             await reader.assignment()
@@ -241,7 +241,7 @@ async def test_a_consumer_whose_last_poll_was_cancelled_leaves_its_group() -> No
         with trio.move_on_after(0.01):
             await reader.poll(DEADLINE_S)
         with trio.fail_after(DEADLINE_S):
-            while cluster.group("g").members:
+            while cluster.group("g").describe().members:
                 await trio.lowlevel.checkpoint()
 
 
@@ -420,11 +420,11 @@ async def test_an_outage_is_logged_once_and_raised_by_no_poll(caplog: pytest.Log
         reader.assign([P0])
         produce(cluster, P0, b"first")
         assert await read(reader, 1) == [b"first"]
-        cluster.stop_broker(1)
+        cluster.broker(1).stop()
         with trio.fail_after(DEADLINE_S):
             while not caplog.messages:
                 assert await reader.poll(0.02) == []
         assert "cannot be reached" in caplog.messages[0]
-        cluster.start_broker(1)
+        cluster.broker(1).start()
         produce(cluster, P0, b"second")
         assert await read(reader, 1) == [b"second"]

@@ -9,7 +9,7 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.errors import CommitFailed, ConsumerError
+from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConsumerError
 from fakebroker.client.versions import versions_of
 from fakebroker.cluster.faults.error_catalog import PLACES
 from fakebroker.cluster.faults.rule import Fault
@@ -91,7 +91,7 @@ class RetryingApplication:
 
     async def poll(self) -> None:
         """Read and commit once."""
-        with suppress(ConsumerError):
+        with suppress(ConsumerError, BrokerUnreachable):
             records = await self.reader.poll(0.01)
             self.read |= {((record.topic, record.partition), record.offset) for record in records}
         with suppress(CommitFailed):
@@ -116,7 +116,7 @@ async def check_recovery(api: str, fault: dict[str, Any]) -> None:
     async with new_cluster() as cluster, consumer(cluster, **settings_for(fault)) as reader:
         application = RetryingApplication(cluster, reader)
         application.produce()
-        handle = cluster.fail(api, times=times, **fault)
+        handle = cluster.inject_fault(api, times=times, **fault)
         reader.subscribe(["orders"])
         await application.poll_until(lambda: handle.hits >= times and application.is_done())
         application.produce()
@@ -162,8 +162,8 @@ async def test_a_consumer_recovers_from_a_stale_leader() -> None:
         reader.subscribe(["orders"])
         application.produce()
         await application.poll_until(application.is_done)
-        fault = cluster.fail("Metadata", stale=True, times=3)
-        cluster.restart_broker(cluster.brokers[0].node_id)
+        fault = cluster.inject_fault("Metadata", stale=True, times=3)
+        cluster.broker(cluster.brokers[0].node_id).restart()
         await application.poll_until(lambda: fault.hits > 0)
         application.produce()
         await application.poll_until(application.is_done)
@@ -177,8 +177,8 @@ async def test_a_consumer_recovers_from_a_stale_coordinator() -> None:
         for _ in range(2):
             application.produce()
             await application.poll_until(application.is_done)
-            fault = cluster.fail("FindCoordinator", stale=True, times=3)
-            cluster.restart_broker(cluster.coordinator_of("g").node_id)
+            fault = cluster.inject_fault("FindCoordinator", stale=True, times=3)
+            cluster.broker(cluster.group("g").coordinator().node_id).restart()
             await application.poll_until(lambda fault=fault: fault.hits > 0)  # type: ignore[misc]  # no type
         application.produce()
         await application.poll_until(application.is_done)
@@ -192,11 +192,11 @@ async def test_a_consumer_closes_after_any_fault_in_leave_group(subtests: pytest
                 # No heartbeat is in flight on leaving: if it timed out, LeaveGroup would not be sent.
                 settings = settings_for(fault) | {"heartbeat_interval_ms": 10_000, "session_timeout_ms": 30_000}
                 async with consumer(cluster, **settings) as reader:
-                    handle = cluster.fail("LeaveGroup", **fault)
+                    handle = cluster.inject_fault("LeaveGroup", **fault)
                     reader.subscribe(["orders"])
                     assert await reader.assignment() == (P0, P1)
                     assert await reader.position(P0) == 0
-                await cluster.wait_for_request_async("LeaveGroup")
+                await cluster.wait_async(cluster.requested("LeaveGroup"))
                 assert handle.hits == 1
 
 
@@ -206,13 +206,13 @@ async def check_recovery_from_conditions(node_id: int, conditions: dict[str, Any
         reader.subscribe(["orders"])
         application.produce()
         await application.poll_until(application.is_done)
-        cluster.set_broker(node_id, **conditions)
-        for connection in list(reader._pool._connections.values()):
-            await connection.aclose()
+        cluster.broker(node_id).set_network(**conditions)
+        for connection in list(reader._brokers._links):
+            reader._brokers._transport.fail(connection, "closed by the test")
         application.produce()
         for _ in range(3):
             await application.poll()
-        cluster.set_broker(node_id, accept="normal", round_trip_s=0)
+        cluster.broker(node_id).set_network(accept="normal", round_trip_s=0)
         await application.poll_until(application.is_done)
 
 

@@ -13,6 +13,7 @@ from fakebroker.client.member.assignors import Assignments, assign_round_robin
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import Subscription
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition
 from tests.support.client.consumer_over_tcp import (
     DEADLINE_S,
@@ -66,16 +67,16 @@ async def test_on_revoked_can_commit_before_the_rebalance() -> None:
         await read(first, 2)
         second.subscribe(["orders"])
         await poll_until([first, second], lambda: len(callbacks) == 3)
-        await poll_until([first, second], lambda: len(cluster.group("g").members) == 2)
+        await poll_until([first, second], lambda: len(cluster.group("g").describe().members) == 2)
         assert callbacks == [("assigned", (P0, P1)), ("revoked", (P0, P1)), ("assigned", callbacks[2][1])]
         assert len(callbacks[2][1]) == 1
         assert (committed(cluster, P0), committed(cluster, P1)) == (1, 1)
 
-        (commit,) = cluster.requests("OffsetCommit")
+        (commit,) = cluster.journal.requests("OffsetCommit")
         assert commit.request.generation_id_or_member_epoch == 1
         assert [each.error_code for each in commit.response.topics[0].partitions] == [0, 0]
-        rejoin = cluster.requests("JoinGroup", member=commit.request.member_id)[-1]
-        order = list(cluster.cluster.journal)
+        rejoin = cluster.journal.requests("JoinGroup", member=commit.request.member_id)[-1]
+        order = list(internals(cluster).cluster.journal)
         assert order.index(commit) < order.index(rejoin)
 
 
@@ -86,7 +87,7 @@ async def test_a_rebalance_waits_until_the_application_polls() -> None:
         first.subscribe(["orders"], **callbacks.listeners())
         await poll_until([first], lambda: bool(callbacks.entries))
         second.subscribe(["orders"])
-        await poll_until([second], lambda: cluster.group("g").state == "PreparingRebalance")
+        await poll_until([second], lambda: cluster.group("g").describe().state == "PreparingRebalance")
         await poll_until([second], lambda: first._core.member.state is MemberState.STOPPED)
         assert first._core.member.assigned == (P0, P1)
         await poll_until([first], lambda: len(callbacks.entries) == 3)
@@ -125,7 +126,7 @@ async def test_a_consumer_that_is_not_polled_leaves_its_group_until_the_next_pol
         callbacks = CallbackLog()
         reader.subscribe(["orders"], **callbacks.listeners())
         await read(reader, 1)
-        await cluster.wait_for_state_async("g", "Empty")
+        await cluster.wait_async(cluster.group("g").state("Empty"))
         with pytest.raises(CommitFailed, match="UNKNOWN_MEMBER_ID"):
             await reader.commit()
         assert await read(reader, 1) == [b"a"]
@@ -139,7 +140,7 @@ async def test_an_evicted_consumer_joins_again() -> None:
         callbacks = CallbackLog()
         reader.subscribe(["orders"], **callbacks.listeners())
         await poll_until([reader], lambda: bool(callbacks.entries))
-        cluster.evict("g", cluster.group("g").members[0].member_id)
+        cluster.group("g").evict(cluster.group("g").describe().members[0].member_id)
         await poll_until([reader], lambda: len(callbacks.entries) == 3)
         assert callbacks.entries[1:] == [("lost", (P0,)), ("assigned", (P0,))]
 
@@ -152,7 +153,7 @@ async def test_unsubscribe_calls_on_revoked_and_leaves_the_group() -> None:
         await poll_until([reader], lambda: bool(callbacks.entries))
         await reader.unsubscribe()
         assert callbacks.entries[-1] == ("revoked", (P0,))
-        await cluster.wait_for_state_async("g", "Empty")
+        await cluster.wait_async(cluster.group("g").state("Empty"))
         reader.subscribe(["more"])
         await poll_until([reader], lambda: reader._core.assigned == (("more", 0),))
         reader.subscribe(["orders", "more"])
@@ -167,8 +168,8 @@ async def test_a_consumer_can_be_closed_during_a_rebalance() -> None:
         async with consumer(cluster) as late:
             late.subscribe(["orders"])
             await late.poll(0)
-            await cluster.wait_for_request_async("JoinGroup", count=4)
-        await poll_until([reader], lambda: [m.client_id for m in cluster.group("g").members] == ["c"])
+            await cluster.wait_async(cluster.requested("JoinGroup", count=4))
+        await poll_until([reader], lambda: [m.client_id for m in cluster.group("g").describe().members] == ["c"])
 
 
 @in_trio_with_sockets
@@ -178,7 +179,7 @@ async def test_a_static_consumer_returns_without_a_rebalance() -> None:
             async with consumer(cluster, instance_id="i") as reader:
                 reader.subscribe(["orders"])
                 assert await reader.assignment() == (P0,)
-        assert cluster.group("g").generation_id == 1
+        assert cluster.group("g").describe().generation_id == 1
 
 
 class FirstMemberAssignor:
@@ -206,10 +207,11 @@ async def test_a_custom_assignor_is_used() -> None:
         for each in (first, second):
             each.subscribe(["orders"])
         await poll_until(
-            [first, second], lambda: len(cluster.group("g").members) == 2 and cluster.group("g").state == "Stable"
+            [first, second],
+            lambda: len(cluster.group("g").describe().members) == 2 and cluster.group("g").describe().state == "Stable",
         )
         shares = {len(await first.assignment()), len(await second.assignment())}
-        assert (shares, cluster.group("g").protocol_name) == ({0, 3}, "first-member")
+        assert (shares, cluster.group("g").describe().protocol_name) == ({0, 3}, "first-member")
 
 
 class FailingAssignor(FirstMemberAssignor):
@@ -248,7 +250,7 @@ async def test_a_pattern_matches_topics_created_later_but_no_internal_ones() -> 
     async with FakeCluster(1, {"orders.eu": 1, "my.orders.eu": 1, "orders": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(re.compile(r"orders\..*|__.*"))
         await poll_until([reader], lambda: reader._core.assigned == (("orders.eu", 0),))
-        cluster.create_topic("orders.us", 2)
+        cluster.topic("orders.us").create(2)
         produce(cluster, ("orders.us", 1), b"a")
         assert await read(reader, 1) == [b"a"]
         assert set(await reader.assignment()) == {("orders.eu", 0), ("orders.us", 0), ("orders.us", 1)}
@@ -266,7 +268,7 @@ async def test_new_partitions_are_assigned() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await reader.assignment()
-        cluster.create_partitions("orders", 3)
+        cluster.topic("orders").create_partitions(3)
         await poll_until([reader], lambda: reader._core.assigned == (P0, P1, P2))
 
 
@@ -280,14 +282,14 @@ async def test_reading_continues_while_the_coordinator_is_looked_up() -> None:
         reader.subscribe(["orders"], **callbacks.listeners())
         produce(cluster, P0, b"a")
         assert await read(reader, 1) == [b"a"]  # The consumer knows the committed offset now, and need not fetch it.
-        cluster.move_coordinator("g", None)
+        cluster.group("g").move_coordinator(None)
         await poll_until([reader], lambda: reader._core.member.state is MemberState.REDISCOVERING)
         produce(cluster, P0, b"b")
         assert await read(reader, 1) == [b"b"]
-        cluster.move_coordinator("g", 2, load_ms=20)
+        cluster.group("g").move_coordinator(2, load_ms=20)
         await reader.commit()
         assert committed(cluster, P0) == 2
-        assert (len(callbacks.entries), cluster.group("g").generation_id) == (1, 1)
+        assert (len(callbacks.entries), cluster.group("g").describe().generation_id) == (1, 1)
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
@@ -299,7 +301,7 @@ async def test_reading_and_commits_survive_restarts_of_coordinators(assignor: st
             produce(cluster, P0, value)
             assert await read(reader, 1) == [value]
             await reader.commit()
-            cluster.restart_broker(cluster.coordinator_of("g").node_id)
+            cluster.broker(cluster.group("g").coordinator().node_id).restart()
         assert committed(cluster, P0) == 3
 
 
@@ -308,7 +310,7 @@ async def test_a_commit_is_repeated_after_a_request_timeout() -> None:
     async with FakeCluster(2, {"orders": 1}) as cluster, consumer(cluster, request_timeout_ms=50) as reader:
         reader.subscribe(["orders"])
         await reader.assignment()
-        with cluster.fail("OffsetCommit", silent=True, times=2):
+        with cluster.inject_fault("OffsetCommit", silent=True, times=2):
             await reader.commit({P0: 3})
         assert committed(cluster, P0) == 3
 
@@ -316,7 +318,7 @@ async def test_a_commit_is_repeated_after_a_request_timeout() -> None:
 @in_trio_with_sockets
 async def test_after_an_error_of_the_group_the_next_poll_joins_again() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
-        cluster.fail("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
+        cluster.inject_fault("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
         reader.subscribe(["orders"])
         with pytest.raises(GroupFailed, match="GROUP_AUTHORIZATION_FAILED") as raised:
             await reader.poll(DEADLINE_S)

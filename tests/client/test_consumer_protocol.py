@@ -14,7 +14,9 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import GroupFailed, InvalidSubscription
+from fakebroker.cluster.handles.group import GroupHandle
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition
 from tests.support.client.consumer_over_tcp import (
     DEADLINE_S,
@@ -87,13 +89,13 @@ async def test_partitions_move_without_a_gap_and_are_committed_before() -> None:
         produce(cluster, kept, b"c")
         assert await read(first, 1) == [b"c"]
 
-        (commit,) = cluster.requests("OffsetCommit")
+        (commit,) = cluster.journal.requests("OffsetCommit")
         given_up = [
             call
-            for call in cluster.requests("ConsumerGroupHeartbeat", member=commit.request.member_id)
+            for call in cluster.journal.requests("ConsumerGroupHeartbeat", member=commit.request.member_id)
             if call.request.topic_partitions is not None
         ][-1]
-        order = list(cluster.cluster.journal)
+        order = list(internals(cluster).cluster.journal)
         assert order.index(commit) < order.index(given_up)
 
 
@@ -149,7 +151,7 @@ async def test_a_group_is_shared_with_librdkafka() -> None:
                 b"3",
             ]
             await ours.commit()
-            assert {member.client_id for member in cluster.group("g").members} == {"c", "rdkafka"}
+            assert {member.client_id for member in cluster.group("g").describe().members} == {"c", "rdkafka"}
             nursery.cancel_scope.cancel()
         neighbor.close()
 
@@ -163,7 +165,7 @@ async def test_the_broker_matches_patterns_also_with_later_topics() -> None:
     async with cluster_of(topics={"orders": 1, "other": 1}, **config) as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(re.compile("(?i)ORD.*"))
         await poll_until([reader], lambda: reader._core.assigned == (P0,))
-        (joined, *_) = cluster.requests("ConsumerGroupHeartbeat")
+        (joined, *_) = cluster.journal.requests("ConsumerGroupHeartbeat")
         assert (joined.request.subscribed_topic_regex, joined.request.subscribed_topic_names) == ("(?i)ORD.*", [])
 
 
@@ -207,28 +209,33 @@ async def test_a_cluster_without_the_protocol_is_an_error_and_not_another_protoc
                 for _ in range(2):
                     with pytest.raises(GroupFailed, match="the cluster does not support the consumer protocol"):
                         await poll_until([reader], lambda: False)
-                assert not cluster.requests("JoinGroup")
+                assert not cluster.journal.requests("JoinGroup")
 
 
 @in_trio_with_sockets
 async def test_a_member_that_is_fenced_or_expired_loses_its_partitions_and_joins_again(
     subtests: pytest.Subtests,
 ) -> None:
-    for remove in (FakeCluster.fence_epoch, FakeCluster.expire, FakeCluster.evict):
-        with subtests.test(remove.__name__):
+    removals: dict[str, Callable[[GroupHandle, str], None]] = {
+        "fence": lambda group, member_id: group.fence_epoch(member_id),
+        "expire": GroupHandle.expire,
+        "evict": GroupHandle.evict,
+    }
+    for name, remove in removals.items():
+        with subtests.test(name):
             await lose_partitions_and_join_again(remove)
 
 
-async def lose_partitions_and_join_again(remove: Callable[[FakeCluster, str, str], None]) -> None:
+async def lose_partitions_and_join_again(remove: Callable[[GroupHandle, str], None]) -> None:
     async with cluster_of() as cluster, kip_848_consumer(cluster) as reader:
         lost: list[Partitions] = []
         reader.subscribe(["orders"], on_lost=lost.append)
         await poll_until([reader], lambda: len(reader._core.assigned) == 2)
         member_id = reader._core.member.member_id
-        remove(cluster, "g", member_id)
+        remove(cluster.group("g"), member_id)
         await poll_until([reader], lambda: bool(lost) and len(reader._core.assigned) == 2)
         assert lost == [(P0, P1)]
-        assert [each.member_id for each in cluster.group("g").members] == [member_id]
+        assert [each.member_id for each in cluster.group("g").describe().members] == [member_id]
 
 
 @in_trio_with_sockets
@@ -236,7 +243,7 @@ async def test_an_error_about_a_topic_is_raised_and_the_member_stays() -> None:
     async with cluster_of() as cluster, kip_848_consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await poll_until([reader], lambda: len(reader._core.assigned) == 2)
-        cluster.fail("ConsumerGroupHeartbeat", error="TOPIC_AUTHORIZATION_FAILED", times=1)
+        cluster.inject_fault("ConsumerGroupHeartbeat", error="TOPIC_AUTHORIZATION_FAILED", times=1)
         with pytest.raises(GroupFailed) as failed:
             await poll_until([reader], lambda: False)
         assert failed.value.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -270,7 +277,7 @@ async def test_members_keep_their_partitions_when_the_coordinator_fails() -> Non
             reader.subscribe(["orders"])
         await poll_until([first, second], lambda: len(first._core.assigned) == len(second._core.assigned) == 1)
         before = first._core.assigned, second._core.assigned
-        cluster.stop_broker(cluster.coordinator_of("g").node_id)
+        cluster.broker(cluster.group("g").coordinator().node_id).stop()
         produce(cluster, P0, b"a")
         produce(cluster, P1, b"b")
         records: list[ConsumerRecord] = []
@@ -302,12 +309,12 @@ async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_an
 
         for _ in range(2):
             await start(consumer(cluster, commit_interval_ms=5_000))
-        assert cluster.group("g").type == "classic"
+        assert cluster.group("g").describe().type == "classic"
         for with_protocol, expected in ((kip_848_consumer, "consumer"), (consumer, "classic")):
             for _ in range(2):
                 await members.pop(0).unsubscribe()
                 await start(with_protocol(cluster, commit_interval_ms=5_000))
-            assert cluster.group("g").type == expected
+            assert cluster.group("g").describe().type == expected
         # Some may be read twice: with the downgrade, classic members lose their generation before they commit.
         assert {int(each.value or b"") for each in records} == set(range(produced))
 
@@ -319,11 +326,11 @@ async def test_a_static_member_that_returns_has_its_partitions_without_a_rebalan
         async with kip_848_consumer(cluster, instance_id="i") as static:
             static.subscribe(["orders"])
             await poll_until([other, static], lambda: len(other._core.assigned) == len(static._core.assigned) == 1)
-            before, epoch = static._core.assigned, cluster.group("g").generation_id
+            before, epoch = static._core.assigned, cluster.group("g").describe().generation_id
         async with kip_848_consumer(cluster, instance_id="i") as static:
             static.subscribe(["orders"])
             await poll_until([other, static], lambda: static._core.assigned == before)
-            assert cluster.group("g").generation_id == epoch
+            assert cluster.group("g").describe().generation_id == epoch
             assert {*before, *other._core.assigned} == {P0, P1}
 
 

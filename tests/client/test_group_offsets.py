@@ -1,11 +1,14 @@
-"""Commits and look-ups of an application: retries never overwrite later commits."""
+"""Commits and look-ups of an application: retries wait longer each time, and never overwrite later commits."""
 
 import pytest
 
+from fakebroker.client.consumer.consumer_core import ConsumerCore
+from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.group_offsets import Committer, GroupOffsets, OffsetsRequest
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.topic_partition import TopicPartition
 from tests.support.group_responses import commit_response, committed_offsets
@@ -64,6 +67,19 @@ def test_a_commit_replaced_by_a_later_one_is_not_retried() -> None:
     assert offsets.next_deadline() is None
 
 
+def test_retries_wait_twice_as_long_each_time() -> None:
+    offsets, now_ms, waits = GroupOffsets(retry_backoff_ms=5), 0.0, []
+    offsets.commit(IDENTITY, {P0: 3})
+    for _ in range(4):
+        (request,) = offsets.requests(now_ms)
+        respond(offsets, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, now_ms)
+        due_ms = offsets.next_deadline()
+        assert due_ms is not None
+        waits.append(due_ms - now_ms)
+        now_ms = due_ms
+    assert waits == [5, 10, 20, 40]
+
+
 def member(epoch: int, *assigned: TopicPartition) -> Committer:
     return Committer(Identity("g", None, "m", epoch), assigned)
 
@@ -97,3 +113,21 @@ def test_a_stale_epoch_is_an_error_without_a_later_one() -> None:
     assert isinstance(first, OffsetCommitRequest)
     offsets.answered(first, commit_response(first, ErrorCode.STALE_MEMBER_EPOCH), 0, member(1, P0))
     assert operation.error is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_look_ups_of_the_coordinator_for_commits_wait_twice_as_long_each_time() -> None:
+    core = ConsumerCore(ConsumerSettings(group_id="g", retry_backoff_ms=5), lambda: "m")
+    core.assign({("orders", 0): 0}, 0)
+    core.commit({("orders", 0): 1}, 0)
+    failed = Coordinator(key="g", node_id=-1, host="", port=-1, error_code=15, error_message=None)
+    now_ms, waits = 0.0, []
+    for _ in range(3):
+        (look_up,) = [each for each in core.outbound if isinstance(each.request, FindCoordinatorRequest)]
+        core.outbound.clear()
+        core.answered(look_up, FindCoordinatorResponse(coordinators=[failed]), now_ms)
+        due_ms = core.next_deadline()
+        assert due_ms is not None
+        waits.append(due_ms - now_ms)
+        now_ms = due_ms
+        core.tick(now_ms)
+    assert waits == [5, 10, 20]

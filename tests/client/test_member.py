@@ -172,6 +172,16 @@ def test_the_coordinator_is_looked_up_after_a_session_timeout_without_a_response
     assert harness.member.assigned == (P0,)
 
 
+def test_a_coordinator_that_was_found_again_is_given_up_after_a_session_timeout_as_well() -> None:
+    harness = MemberHarness(commit_interval_ms=0).enter(P0)
+    harness.member.connection_lost(harness.now_ms)
+    harness.discovered()
+    harness.advance(SESSION_MS - 1)
+    assert harness.state() is MemberState.PART_OF_GROUP
+    harness.advance(1)
+    assert harness.state() is MemberState.REDISCOVERING
+
+
 def test_the_error_of_a_rebalance_in_progress_extends_the_session() -> None:
     harness = MemberHarness().enter(P0)
     harness.respond_error(harness.sent_heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS)

@@ -7,13 +7,14 @@ import pytest
 import trio
 
 from fakebroker import Admin, ClientSecurity, Consumer, FakeCluster
-from fakebroker.client.connection import Connection
 from fakebroker.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
 from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from fakebroker.security.oauthbearer import unsecured_token
+from fakebroker.server.fake_cluster import internals
+from tests.support.client.connection import Connection
 from tests.support.client.scripted_broker import ScriptedBroker, connect
 from tests.support.trio_runner import in_trio, in_trio_with_sockets
 
@@ -43,7 +44,7 @@ def cluster() -> Iterator[FakeCluster]:
 @in_trio_with_sockets
 async def test_admin_and_consumer_authenticate(cluster: FakeCluster, mechanism: str) -> None:
     security = login(mechanism)
-    cluster.produce("orders", [b"1"])
+    cluster.topic("orders").produce([b"1"])
     async with Admin(cluster.bootstrap_servers, "me", security=security) as admin:
         assert set(await admin.list_topics()) == {"orders"}
         assert len((await admin.describe_cluster()).nodes) == 2
@@ -52,7 +53,7 @@ async def test_admin_and_consumer_authenticate(cluster: FakeCluster, mechanism: 
     ) as consumer:
         consumer.subscribe(["orders"])
         assert await consumer.poll(20)
-    principals = {call.principal for call in cluster.requests() if call.client_id in ("me", "fakebroker")}
+    principals = {call.principal for call in cluster.journal.requests() if call.client_id in ("me", "fakebroker")}
     assert principals == {"User:alice"}
 
 
@@ -82,9 +83,9 @@ async def test_a_password_that_is_changed_fails_calls_of_an_open_client(cluster:
     with FakeCluster(brokers=1, users={"alice": PASSWORD}, config=CONFIG) as other:
         async with Admin(other.bootstrap_servers, security=login()) as admin:
             assert not await admin.list_groups()
-            other.call(lambda: other.cluster.credentials._scram.clear())
-            other.stop_broker(1)
-            other.start_broker(1)
+            internals(other).run(lambda: internals(other).cluster.credentials._scram.clear())
+            other.broker(1).stop()
+            other.broker(1).start()
             with pytest.raises(AuthenticationFailed):
                 await admin.describe_groups(["g"])
             with pytest.raises(AuthenticationFailed):
@@ -138,7 +139,7 @@ def manual(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     """A cluster whose clock, which stands still, is also that of the clients."""
     config = {**CONFIG, "connections.max.reauth.ms": SESSION_MS}
     with FakeCluster(brokers=1, users={"alice": PASSWORD}, config=config, clock="manual") as cluster:
-        monkeypatch.setattr(TransportSecurity, "_now_ms", lambda _: cluster.clock.now_ms())
+        monkeypatch.setattr(TransportSecurity, "_now_ms", lambda _: internals(cluster).server.clock.now_ms())
         yield cluster
 
 
@@ -158,7 +159,7 @@ async def test_a_connection_authenticates_again_before_its_session_ends(manual: 
         manual.advance(3_600)  # Without requests, the session has ended long ago.
         assert (await connection.request(ASK)).cluster_id
         await connection.aclose()
-    assert len(manual.requests("Metadata")) == 46
+    assert len(manual.journal.requests("Metadata")) == 46
 
 
 @in_trio_with_sockets
@@ -176,7 +177,7 @@ async def test_requests_in_flight_are_answered_before_the_connection_authenticat
 
 @in_trio_with_sockets
 async def test_credentials_that_are_refused_later_close_the_connection(manual: FakeCluster) -> None:
-    broker, tokens = manual.brokers[0], [unsecured_token("alice", manual.clock.now_ms()), "no token"]
+    broker, tokens = manual.brokers[0], [unsecured_token("alice", internals(manual).server.clock.now_ms()), "no token"]
     security = login("OAUTHBEARER", sasl_oauth_token=lambda: tokens.pop(0))
     async with trio.open_nursery() as nursery:
         connection = await Connection.open(broker.host, broker.port, "c", nursery, security=TransportSecurity(security))

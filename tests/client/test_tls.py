@@ -62,7 +62,7 @@ class User:
 async def test_a_password_and_long_responses_over_tls() -> None:
     values = [bytes([index]) * 300_000 for index in range(5)]
     with FakeCluster(brokers=1, topics={"orders": 1}, tls=True, users={"alice": PASSWORD}) as cluster:
-        cluster.produce("orders", values)
+        cluster.topic("orders").produce(values)
         security = security_of(
             cluster,
             None,
@@ -80,14 +80,14 @@ async def test_a_password_and_long_responses_over_tls() -> None:
                     received += [record.value for record in await consumer.poll(20)]
         assert received == values
         assert not opened(addresses(servers)[0], security)
-        assert {call.principal for call in cluster.requests()} == {"User:alice"}
+        assert {call.principal for call in cluster.journal.requests()} == {"User:alice"}
 
 
 @in_trio_with_sockets
 async def test_a_certificate_is_the_identity_of_a_client(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap_servers, "me", security=security_of(cluster)) as admin:
         assert set(await admin.list_topics()) == {"orders"}
-    assert {call.principal for call in cluster.requests(client_id="me")} == {"User:CN=alice"}
+    assert {call.principal for call in cluster.journal.requests(client_id="me")} == {"User:CN=alice"}
 
 
 @in_trio_with_sockets

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, MemberView, view_group
@@ -24,10 +25,12 @@ class Lab:
 
     def __init__(self, *members: str, **options: Any) -> None:
         self.harness = ClusterHarness({"news": 4}, **options)
-        self.commands = ClusterCommands(
-            self.harness.cluster,
-            ClusterHarnessEnvironment(self.harness),
-            new_cluster=lambda: ClusterHarness({"news": 4}).cluster,
+        self.commands = ClusterHandle(
+            Local(
+                self.harness.cluster,
+                ClusterHarnessEnvironment(self.harness),
+                new_cluster=lambda: ClusterHarness({"news": 4}).cluster,
+            )
         )
         for member_id in members:
             self.join(member_id)
@@ -74,7 +77,7 @@ class Lab:
 
 def test_a_revocation_is_not_acknowledged_while_it_is_held() -> None:
     lab = Lab("a")
-    with lab.commands.hold("g", "Reconciling"):
+    with lab.commands.group("g").hold("Reconciling"):
         lab.join("b")
         lab.stay("a")
         lab.report("a")  # Its client has given up two partitions, and reports it once.
@@ -90,8 +93,8 @@ def test_a_revocation_is_not_acknowledged_while_it_is_held() -> None:
 
 def test_the_revocation_of_one_member_is_held() -> None:
     lab = Lab("a", "b")
-    hold = lab.commands.hold("g", "Reconciling", member="client-a")
-    lab.commands.choose_assignment("g", {"client-c": ["news-0", "news-1", "news-2", "news-3"]})
+    hold = lab.commands.group("g").hold("Reconciling", member="client-a")
+    lab.commands.group("g").choose_assignment({"client-c": ["news-0", "news-1", "news-2", "news-3"]})
     lab.join("c")
     for member_id in "abab":
         lab.report(member_id)
@@ -107,7 +110,7 @@ def test_the_revocation_of_one_member_is_held() -> None:
 
 def test_the_hold_of_a_member_survives_its_failover_and_does_not_stop_its_timer() -> None:
     lab = Lab("a", brokers=2)
-    lab.commands.hold("g", "Reconciling", member="a")
+    lab.commands.group("g").hold("Reconciling", member="a")
     lab.join("b")
     lab.stay("a")
     lab.harness.cluster.controller.stop_broker(
@@ -124,18 +127,18 @@ def test_the_hold_of_a_member_survives_its_failover_and_does_not_stop_its_timer(
 
 def test_release_names_what_is_held() -> None:
     lab = Lab("a", "b")
-    lab.commands.hold("g", "Reconciling", member="a")
-    lab.commands.hold("g", "Reconciling", member="b")
+    lab.commands.group("g").hold("Reconciling", member="a")
+    lab.commands.group("g").hold("Reconciling", member="b")
     with pytest.raises(ConfigError, match=r"^group 'g': member='c': expected one of a, b$"):
-        lab.commands.release("g", member="c")
-    lab.commands.release("g", member="client-a")
+        lab.commands.group("g").release(member="c")
+    lab.commands.group("g").release(member="client-a")
     with pytest.raises(ConfigError, match=r"^group 'g': member='a': expected one of b$"):
-        lab.commands.release("g", member="a")
+        lab.commands.group("g").release(member="a")
     with pytest.raises(ConfigError, match="a group that is held in Assigning, one of 'g' in Reconciling"):
-        lab.commands.release("g", "Assigning")
-    lab.commands.release("g")
+        lab.commands.group("g").release("Assigning")
+    lab.commands.group("g").release()
     with pytest.raises(ConfigError, match="a group that is held, but there is none"):
-        lab.commands.release("g")
+        lab.commands.group("g").release()
 
 
 def test_members_are_held_in_reconciling_only() -> None:
@@ -143,17 +146,17 @@ def test_members_are_held_in_reconciling_only() -> None:
     with pytest.raises(
         ConfigError, match=r"^state='Assigning': expected one of Reconciling, in which members are held$"
     ):
-        lab.commands.hold("g", "Assigning", member="a")
+        lab.commands.group("g").hold("Assigning", member="a")
     with pytest.raises(ConfigError, match=r"^group 'g': member='z': expected one of a$"):
-        lab.commands.hold("g", "Reconciling", member="z")
-    lab.commands.seed_group("classic", ["a"], topics=["news"])
+        lab.commands.group("g").hold("Reconciling", member="z")
+    lab.commands.group("classic").seed(["a"], topics=["news"])
     with pytest.raises(ConfigError, match=r"^group_id='classic': expected a consumer group \(KIP-848\), not a classic"):
-        lab.commands.hold("classic", "Reconciling", member="a")
+        lab.commands.group("classic").hold("Reconciling", member="a")
 
 
 def test_the_assignor_does_not_run_while_it_is_held() -> None:
     lab = Lab("a")
-    with lab.commands.hold("g", "Assigning"):
+    with lab.commands.group("g").hold("Assigning"):
         joined = lab.join("b")
         assert (joined.member_epoch, assigned(joined)) == (2, [])
         assert assigned(lab.stay("a")) is None
@@ -170,7 +173,7 @@ def test_the_assignor_does_not_run_while_it_is_held() -> None:
 def test_before_4_3_the_first_assignment_is_not_held() -> None:
     for release, first in (("4.2", [0, 1, 2, 3]), (None, [])):
         lab = Lab(as_version=release)
-        lab.commands.hold("g", "Assigning")
+        lab.commands.group("g").hold("Assigning")
         assert (lab.join("a").member_epoch, lab.has("a")) == (1, {*first}), release
         assert assigned(lab.join("b")) == []
         assert lab.view().state == "Assigning"
@@ -181,10 +184,10 @@ def test_before_4_3_the_first_assignment_is_not_held() -> None:
 
 def test_a_forced_rebalance_starts_the_next_epoch() -> None:
     lab = Lab("a", "b")
-    lab.commands.force_rebalance("g")
+    lab.commands.group("g").rebalance()
     assert (lab.view().state, lab.view().generation_id) == ("Assigning", 4)
     with pytest.raises(ConfigError, match="a group in state Reconciling or Stable, not Assigning"):
-        lab.commands.force_rebalance("g")
+        lab.commands.group("g").rebalance()
     assert (lab.stay("a").member_epoch, lab.stay("b").member_epoch) == (4, 4)
     assert lab.view().state == "Stable"
     assert [each.cause for each in lab.view().timeline().moments][-3] == "an assignment was forced"
@@ -193,16 +196,16 @@ def test_a_forced_rebalance_starts_the_next_epoch() -> None:
 def test_an_assignment_is_chosen_once() -> None:
     lab = Lab("a", "b")
     lab.join("s", instance_id="i")
-    lab.commands.choose_assignment(
-        "g", {"client-a": ["news-3"], "i": ["news-0"], "nobody": ["news-1"], "b": ["none-0", "news-9"]}
+    lab.commands.group("g").choose_assignment(
+        {"client-a": ["news-3"], "i": ["news-0"], "nobody": ["news-1"], "b": ["none-0", "news-9"]}
     )
-    lab.commands.force_rebalance("g")
+    lab.commands.group("g").rebalance()
     for _ in range(3):
         for member_id in "ab":
             lab.report(member_id)
         lab.stay("s")
     assert (lab.has("a"), lab.has("b"), lab.has("s")) == ({3}, set(), {0})
-    lab.commands.force_rebalance("g")
+    lab.commands.group("g").rebalance()
     lab.stay("a")
     targets = [len(member.target) for member in lab.view().members]
     assert sorted(targets) == [1, 1, 2], "the assignor's own result"
@@ -218,7 +221,7 @@ def test_a_chosen_assignment_has_one_member_for_each_partition() -> None:
         ),
     ):
         with pytest.raises(ConfigError, match=error):
-            lab.commands.choose_assignment("g", assignment)
+            lab.commands.group("g").choose_assignment(assignment)
 
 
 # Members
@@ -226,14 +229,14 @@ def test_a_chosen_assignment_has_one_member_for_each_partition() -> None:
 
 def test_a_member_is_evicted() -> None:
     lab = Lab("a", "b")
-    lab.commands.evict("g", "client-b")
+    lab.commands.group("g").evict("client-b")
     assert beat(lab.harness, "b", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert assigned(lab.stay("a")) == [0, 1, 2, 3]
 
 
 def test_a_session_is_expired() -> None:
     lab = Lab("a", "b")
-    lab.commands.expire("g", "b")
+    lab.commands.group("g").expire("b")
     assert beat(lab.harness, "b", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     last = lab.view().timeline().moments[-1]
     assert (last.cause, last.left) == ("session of b expired", ("b",))
@@ -242,7 +245,7 @@ def test_a_session_is_expired() -> None:
 def test_the_epoch_of_a_member_is_fenced() -> None:
     lab = Lab("a", "b")
     former = lab.has("a")
-    lab.commands.fence_epoch("g", "a")
+    lab.commands.group("g").fence_epoch("a")
     assert (lab.view().state, lab.has("a")) == ("Reconciling", set())
     assert "a was fenced, and is removed in 45.0 s unless it rejoins." in lab.explanation()
     fenced = beat(lab.harness, "a", 3)
@@ -255,7 +258,7 @@ def test_the_epoch_of_a_member_is_fenced() -> None:
 def test_the_epoch_of_a_static_member_is_fenced() -> None:
     lab = Lab()
     lab.join("s", instance_id="i")
-    lab.commands.fence_epoch("g", "i")
+    lab.commands.group("g").fence_epoch("i")
     assert lab.has("s") == {0, 1, 2, 3}, "it keeps them, as while it is away"
     assert beat(lab.harness, "s", 2, instance_id="i").error_code == ErrorCode.FENCED_MEMBER_EPOCH
     joined = lab.join("s", instance_id="i")
@@ -265,29 +268,29 @@ def test_the_epoch_of_a_static_member_is_fenced() -> None:
 def test_a_static_member_is_fenced() -> None:
     lab = Lab()
     lab.join("s", instance_id="i")
-    lab.commands.fence("g", "i")
+    lab.commands.group("g").fence_instance("i")
     assert beat(lab.harness, "s", 2, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
     (member,) = lab.view().members
     assert (member.instance_id, member.subscribed_topics, lab.has(member.member_id)) == ("i", ("news",), {0, 1, 2, 3})
-    with pytest.raises(ConfigError, match=r"^group 'g': instance_id='other': expected one of i$"):
-        lab.commands.fence("g", "other")
+    with pytest.raises(ConfigError, match=r"^group 'g': member='other': expected one of i$"):
+        lab.commands.group("g").fence_instance("other")
 
 
 def test_commands_of_classic_groups_say_so() -> None:
     lab = Lab("a")
     calls: list[Callable[[], object]] = [
-        lambda: lab.commands.choose_leader("g", "a"),
-        lambda: lab.commands.delay_sync("g", "a"),
-        lambda: lab.commands.release_sync("g", "a"),
+        lambda: lab.commands.group("g").choose_leader("a"),
+        lambda: lab.commands.group("g").delay_sync("a"),
+        lambda: lab.commands.group("g").release_sync("a"),
     ]
     for call in calls:
         with pytest.raises(ConfigError, match=r"^group_id='g': expected a classic group, not a consumer group"):
             call()
-    lab.commands.seed_group("classic", ["a"], topics=["news"])
+    lab.commands.group("classic").seed(["a"], topics=["news"])
     with pytest.raises(ConfigError, match=r"^group_id='classic': expected a consumer group"):
-        lab.commands.fence_epoch("classic", "a")
+        lab.commands.group("classic").fence_epoch("a")
     with pytest.raises(ConfigError, match="one of classic, g"):
-        lab.commands.evict("missing", "a")
+        lab.commands.group("missing").evict("a")
 
 
 # Faults and the journal
@@ -295,15 +298,15 @@ def test_commands_of_classic_groups_say_so() -> None:
 
 def test_faults_of_one_member_and_of_one_group() -> None:
     lab = Lab("a", "b")
-    lab.commands.fail("ConsumerGroupHeartbeat", error="UNRELEASED_INSTANCE_ID", member_id="a", times=1)
+    lab.commands.inject_fault("ConsumerGroupHeartbeat", error="UNRELEASED_INSTANCE_ID", member="a", times=1)
     assert (lab.stay("b").error_code, lab.stay("a").error_code) == (0, ErrorCode.UNRELEASED_INSTANCE_ID)
     assert lab.stay("a").error_code == 0
-    lab.commands.fail("ConsumerGroupDescribe", error="NOT_COORDINATOR", group="g")
+    lab.commands.inject_fault("ConsumerGroupDescribe", error="NOT_COORDINATOR", group="g")
     request = ConsumerGroupDescribeRequest(group_ids=["other", "g"], include_authorized_operations=False)
     other, group = lab.harness.ask(request, 1).groups
     assert (other.error_code, group.error_code) == (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
     with pytest.raises(ConfigError, match="'REBALANCE_IN_PROGRESS'"):
-        lab.commands.fail("ConsumerGroupHeartbeat", error="REBALANCE_IN_PROGRESS")
+        lab.commands.inject_fault("ConsumerGroupHeartbeat", error="REBALANCE_IN_PROGRESS")
 
 
 def test_the_journal_filters_by_member_and_epoch() -> None:

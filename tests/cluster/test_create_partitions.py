@@ -117,5 +117,5 @@ def test_no_partition_is_created_if_the_timeout_is_not_positive(subtests: pytest
 
 
 def test_commands_create_no_partitions_of_internal_topics() -> None:
-    with pytest.raises(ConfigError, match="name='__consumer_offsets': expected a topic that is not internal"):
+    with pytest.raises(ConfigError, match="topic='__consumer_offsets': expected a topic that is not internal"):
         ClusterHarness().cluster.create_partitions("__consumer_offsets", 100)

@@ -141,9 +141,10 @@ def test_matched_requests(subtests: pytest.Subtests) -> None:
         ({"client_id": "other"}, "----"),
         ({"versions": "0-3"}, "----"),
         ({"versions": "4+"}, "xxxx"),
-        ({"group": "g", "member_id": "m"}, "xxxx"),
+        ({"group": "g", "member": "m"}, "xxxx"),
+        ({"member": "client"}, "xxxx"),
         ({"group": "h"}, "----"),
-        ({"instance_id": "i"}, "----"),
+        ({"member": "i"}, "----"),
         ({"broker": 1}, "xxxx"),
     ]
     for options, expected in cases:
@@ -340,7 +341,7 @@ def test_parts_with_an_error_stay_in_the_order_of_the_request(subtests: pytest.S
     fail(h, "DescribeGroups", error="NOT_COORDINATOR", group="g")
     fail(h, "DeleteGroups", error="NOT_COORDINATOR", group="g")
     fail(h, "OffsetCommit", error="TOPIC_AUTHORIZATION_FAILED", partition="orders-0")
-    fail(h, "LeaveGroup", error="UNKNOWN_MEMBER_ID", member_id="b")
+    fail(h, "LeaveGroup", error="UNKNOWN_MEMBER_ID", member="b")
     groups = ["f", "g", "e", "g"]
 
     with subtests.test("OffsetFetch"):
@@ -462,11 +463,11 @@ def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None
 
 
 def test_one_leaving_member_is_rejected(h: ClusterHarness) -> None:
-    fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", instance_id="i")
+    fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", member="i")
     members = [MemberIdentity(member_id="m"), MemberIdentity(member_id="", group_instance_id="i")]
     result = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
     assert [(each.group_instance_id, each.error_code) for each in result.members] == [(None, 25), ("i", 82)]
-    fail(h, "LeaveGroup", error="NOT_COORDINATOR", member_id="m")
+    fail(h, "LeaveGroup", error="NOT_COORDINATOR", member="m")
     result = h.ask(LeaveGroupRequest(group_id="g", members=members[:1]), 4)
     assert (result.error_code, result.members) == (ErrorCode.NOT_COORDINATOR, [])
 
@@ -558,7 +559,7 @@ INVALID_FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"api": "Metadata", "group": "g", "drop": True},
-        "topic or partition: Metadata has no group",
+        "topic or topic_id or partition: Metadata has no group",
     ),
     ({"api": "ApiVersions", "group": "g", "drop": True}, "group='g': expected none: ApiVersions has no group"),
     ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders': expected a topic and a number"),
@@ -621,8 +622,8 @@ def test_an_api_that_no_broker_supports_is_rejected() -> None:
 
 def test_kinds_of_names_in_each_api() -> None:
     named = {api.name: set(kinds_of(api)) for api in APIS}
-    assert named["OffsetCommit"] == {"group", "member_id", "instance_id", "topic", "partition"}
-    assert named["Metadata"] == {"topic", "partition"}
+    assert named["OffsetCommit"] == {"group", "member_id", "instance_id", "topic", "topic_id", "partition"}
+    assert named["Metadata"] == {"topic", "topic_id", "partition"}
     assert named["ListGroups"] == set()
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.first_use import CREATION_MS, ELECTION_MS, LOADING_MS, PRODUCER_IDS_MS
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
@@ -33,11 +34,13 @@ def fresh(brokers: int = 3, **arguments: Any) -> ClusterHarness:
     return ClusterHarness(brokers=brokers, first_use="kafka", **arguments)
 
 
-def commands_of(harness: ClusterHarness) -> ClusterCommands:
-    return ClusterCommands(
-        harness.cluster,
-        ClusterHarnessEnvironment(harness),
-        new_cluster=lambda: fresh(len(harness.cluster.brokers)).cluster,
+def commands_of(harness: ClusterHarness) -> LocalCluster:
+    return LocalCluster(
+        Local(
+            harness.cluster,
+            ClusterHarnessEnvironment(harness),
+            new_cluster=lambda: fresh(len(harness.cluster.brokers)).cluster,
+        )
     )
 
 
@@ -197,12 +200,12 @@ def test_topics_of_the_settings_are_ready() -> None:
 def test_brokers_that_stop_meanwhile() -> None:
     harness = fresh()
     commands = commands_of(harness)
-    commands.stop_broker(1)
+    commands.broker(1).stop()
     assert group_errors(harness) == {NOT_COORDINATOR}
     assert find(harness, broker=2) == (NO_COORDINATOR, -1)
     harness.advance(CREATION_MS)
-    commands.stop_broker(2)
-    commands.start_broker(1)
+    commands.broker(2).stop()
+    commands.broker(1).start()
     assert group_errors(harness) == {NOT_COORDINATOR}
     harness.advance(ELECTION_MS + LOADING_MS)
     for group_id in ("a", "b"):
@@ -211,13 +214,13 @@ def test_brokers_that_stop_meanwhile() -> None:
 
 
 def test_commands_that_need_a_coordinator_have_it_at_once(subtests: pytest.Subtests) -> None:
-    uses: dict[str, tuple[str, Callable[[ClusterCommands], None]]] = {
-        "seed_group": (OFFSETS_TOPIC, lambda commands: commands.seed_group("g", 1)),
-        "move_coordinator": (OFFSETS_TOPIC, lambda commands: commands.move_coordinator("g", 2)),
-        "seed_transaction": (TRANSACTIONS_TOPIC, lambda commands: commands.seed_transaction("t")),
-        "move_transaction_coordinator": (
+    uses: dict[str, tuple[str, Callable[[LocalCluster], None]]] = {
+        "group.seed": (OFFSETS_TOPIC, lambda commands: commands.group("g").seed(1)),
+        "group.move_coordinator": (OFFSETS_TOPIC, lambda commands: commands.group("g").move_coordinator(2)),
+        "transaction.seed": (TRANSACTIONS_TOPIC, lambda commands: commands.transaction("t").seed()),
+        "transaction.move_coordinator": (
             TRANSACTIONS_TOPIC,
-            lambda commands: commands.move_transaction_coordinator("t", 2),
+            lambda commands: commands.transaction("t").move_coordinator(2),
         ),
     }
     for name, (topic, command) in uses.items():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
@@ -13,9 +14,9 @@ AUTOMATIC: dict[str, object] = {"auto.leader.rebalance.enable": True}
 INTERVAL_MS = 300_000
 
 
-def commands(harness: ClusterHarness) -> ClusterCommands:
+def commands(harness: ClusterHarness) -> LocalCluster:
     environment = ClusterHarnessEnvironment(harness)
-    return ClusterCommands(harness.cluster, environment, new_cluster=lambda: harness.cluster)
+    return LocalCluster(Local(harness.cluster, environment, new_cluster=lambda: harness.cluster))
 
 
 def test_leaders_stay_where_they_are_by_default() -> None:
@@ -26,7 +27,7 @@ def test_leaders_stay_where_they_are_by_default() -> None:
     harness.advance(10 * INTERVAL_MS)
     assert leaders(harness) == [2, 2, 3]
     assert harness.cluster.in_sync(harness.partition()) == [1, 2, 3]
-    commands(harness).elect_preferred()
+    commands(harness).brokers.elect_preferred()
     assert leaders(harness) == [1, 2, 3]
 
 

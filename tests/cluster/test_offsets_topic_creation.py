@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.first_use import FirstUseMode
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.errors import ErrorCode
@@ -30,10 +31,12 @@ from tests.support.group_requests import commit_of, heartbeat_request, join_requ
 NAME = "__consumer_offsets"
 
 
-def commands_of(harness: ClusterHarness) -> ClusterCommands:
+def commands_of(harness: ClusterHarness) -> LocalCluster:
     environment = ClusterHarnessEnvironment(harness)
-    return ClusterCommands(
-        harness.cluster, environment, new_cluster=lambda: ClusterHarness(brokers=3, config=NO_INITIAL_DELAY).cluster
+    return LocalCluster(
+        Local(
+            harness.cluster, environment, new_cluster=lambda: ClusterHarness(brokers=3, config=NO_INITIAL_DELAY).cluster
+        )
     )
 
 
@@ -96,10 +99,10 @@ def test_it_is_created_by_metadata_with_its_name() -> None:
 
 
 def test_it_is_created_by_commands_that_use_it(subtests: pytest.Subtests) -> None:
-    uses: dict[str, Callable[[ClusterCommands], None]] = {
-        "seed_group": lambda commands: commands.seed_group("g", 1),
-        "move_coordinator": lambda commands: commands.move_coordinator("g", 2),
-        "move_offsets_partition": lambda commands: commands.move_offsets_partition(0, 3),
+    uses: dict[str, Callable[[LocalCluster], None]] = {
+        "group.seed": lambda commands: commands.group("g").seed(1),
+        "group.move_coordinator": lambda commands: commands.group("g").move_coordinator(2),
+        "partition.move_leader": lambda commands: commands.topic(NAME).partition(0).move_leader(3),
     }
     for name, use in uses.items():
         with subtests.test(name):
@@ -111,11 +114,11 @@ def test_it_is_created_by_commands_that_use_it(subtests: pytest.Subtests) -> Non
 def test_commands_that_do_not_use_it_do_not_create_it() -> None:
     harness = ClusterHarness(brokers=3)
     commands = commands_of(harness)
-    commands.hold("g", "PreparingRebalance")
-    commands.elect_preferred()
-    commands.restart_broker(1)
-    commands.add_broker()
-    commands.remove_broker(2)
+    commands.group("g").hold("PreparingRebalance")
+    commands.brokers.elect_preferred()
+    commands.broker(1).restart()
+    commands.brokers.add()
+    commands.broker(2).remove()
     assert topics(harness) == {"news": 1}
 
 
@@ -164,12 +167,12 @@ def test_more_replicas_than_brokers(first_use: FirstUseMode) -> None:
     assert "its replicas need more brokers" in explain(harness.cluster, "g", harness.now_ms)
     assert topics(harness) == {"news": 1}
 
-    commands_of(harness).add_broker()
+    commands_of(harness).brokers.add()
     find_error(harness, "t", 1)
     harness.advance(1_000)
     assert [find_error(harness, "g"), find_error(harness, "t", 1)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
 
-    commands_of(harness).add_broker()
+    commands_of(harness).brokers.add()
     find_error(harness, "g")
     harness.advance(1_000)
     assert find_error(harness, "g") == 0
@@ -209,9 +212,9 @@ def test_its_groups_survive_a_failover_and_are_found_by_new_brokers() -> None:
     assert harness.ask(sync_after(joined), 5, broker=2).error_code == 0
     commit = commit_of(offset_to_commit(0), generation_id_or_member_epoch=1, member_id=member_id)
     assert harness.ask(commit, 8, broker=2).topics[0].partitions[0].error_code == 0
-    node_id = commands.add_broker().node_id
+    node_id = commands.brokers.add().node_id
     for broker in (1, node_id):
-        commands.move_coordinator("g", broker)
+        commands.group("g").move_coordinator(broker)
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
         assert harness.ask(heartbeat, 4, broker=broker).error_code == 0
         assert find(harness, "g") == [broker]
@@ -222,7 +225,7 @@ def test_a_snapshot_from_before_restores_the_number_of_partitions() -> None:
     commands = commands_of(harness)
     before = commands.snapshot()
     create_topics(harness, new_topic(NAME, partitions=7, factor=3))
-    commands.seed_group("g", 1)
+    commands.group("g").seed(1)
     after = commands.snapshot()
     for snapshot, partitions in ((before, 2), (after, 7), (before, 2)):
         commands.restore(snapshot)
@@ -250,7 +253,7 @@ def test_a_member_that_joined_before_gets_not_coordinator() -> None:
 def test_the_settings_and_a_command_create_it_with_another_number() -> None:
     by_settings = ClusterHarness({NAME: 3}, brokers=3)
     by_command = ClusterHarness(brokers=3)
-    commands_of(by_command).create_topic(NAME, 3)
+    commands_of(by_command).topic(NAME).create(3)
     for harness in (by_settings, by_command):
         assert topics(harness)[NAME] == 3
         leaders = [each.leader_id for each in harness.cluster.topics.offsets_topic.partitions]
@@ -264,7 +267,7 @@ def test_leader_epochs_do_not_decrease_while_it_is_hidden() -> None:
     named(harness)
     after = commands.snapshot()
     for node_id in (3, 2, 3):
-        commands.move_offsets_partition(0, node_id)
+        commands.topic(NAME).partition(0).move_leader(node_id)
     known = named(harness).partitions[0].leader_epoch
     commands.restore(before)
     commands.restore(after)

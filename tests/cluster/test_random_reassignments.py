@@ -6,11 +6,12 @@ from random import Random
 import pytest
 
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.cluster.topics import NO_LEADER, Partition
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.soak import examples, soak
 
 NODE_IDS = (1, 2, 3, 4)
+TOPICS = ("slow", "fast")
 STEPS = 30
 
 
@@ -21,7 +22,7 @@ class RandomCluster:
         self.random = Random(seed)
         config: dict[str, object] = {"default.replication.factor": 2}
         config["auto.leader.rebalance.enable"] = bool(seed % 2)
-        self.harness = ClusterHarness({"slow": 2, "fast": 2}, brokers=4, config=config)
+        self.harness = ClusterHarness(dict.fromkeys(TOPICS, 2), brokers=4, config=config)
         self.cluster = self.harness.cluster
         self.cluster.broker_configs = {"leader.replication.throttled.rate": "100"}
         self.harness.topic("slow").configs = {"leader.replication.throttled.replicas": "*"}
@@ -44,9 +45,9 @@ class RandomCluster:
             self.reassign,
             self.cancel,
             self.move,
-            lambda: self.cluster.controller.hold_copies(self.random.choice([None, "fast"]), self.harness.now_ms),
-            lambda: self.cluster.controller.release_copies(self.random.choice([None, "fast"]), self.harness.now_ms),
-            lambda: self.cluster.controller.finish_copies(self.harness.now_ms),
+            lambda: self.cluster.controller.hold_copies(self.random.choice(TOPICS), self.harness.now_ms),
+            lambda: self.cluster.controller.release_copies(self.random.choice(TOPICS), self.harness.now_ms),
+            lambda: self.cluster.controller.finish_copies(self.random.choice(TOPICS), self.harness.now_ms),
             lambda: self.cluster.controller.elect_preferred(self.harness.now_ms, Failover()),
             lambda: self.harness.advance(self.random.choice([1, 5_000, 400_000])),
         ]
@@ -101,9 +102,9 @@ class RandomCluster:
         """Start all brokers, release and finish everything."""
         while len(self.up) < len(NODE_IDS):
             self.start()
-        for topic in (None, "fast"):
+        for topic in (*TOPICS, OFFSETS_TOPIC):
             self.cluster.controller.release_copies(topic, self.harness.now_ms)
-        self.cluster.controller.finish_copies(self.harness.now_ms)
+            self.cluster.controller.finish_copies(topic, self.harness.now_ms)
 
 
 @soak

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
@@ -234,16 +235,16 @@ def test_a_partition_awaits_its_last_leader_after_its_reassignment_was_canceled(
 HELD = ("news", 0, [3, 4, 1, 2], [3, 4], [1, 2])
 
 
-def commands_of(harness: ClusterHarness) -> ClusterCommands:
+def commands_of(harness: ClusterHarness) -> LocalCluster:
     environment = ClusterHarnessEnvironment(harness)
-    return ClusterCommands(harness.cluster, environment, new_cluster=lambda: harness.cluster)
+    return LocalCluster(Local(harness.cluster, environment, new_cluster=lambda: harness.cluster))
 
 
-def held_harness() -> tuple[ClusterHarness, ClusterCommands]:
+def held_harness() -> tuple[ClusterHarness, LocalCluster]:
     """Return a cluster where news-0 is held while it moves from brokers 1 and 2 to 3 and 4."""
     harness = ClusterHarness({"news": 1, "sports": 1}, brokers=4, config=TWO_REPLICAS)
     commands = commands_of(harness)
-    commands.hold_reassignments("news")
+    commands.topic("news").hold_reassignments()
     assert reassign(harness, [3, 4]) == (ErrorCode.NONE, None)
     return harness, commands
 
@@ -256,14 +257,14 @@ def test_a_held_reassignment_is_visible_until_it_is_released() -> None:
     assert (news.leader_id, news.replica_nodes, news.isr_nodes) == (1, [3, 4, 1, 2], [1, 2])
     harness.advance(10**9)
     assert ongoing(harness) == [HELD]
-    commands.release_reassignments("news")
+    commands.topic("news").release_reassignments()
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3, 4)], [3])
     assert metadata_of_partition(harness).isr_nodes == [3, 4]
 
 
-def test_a_hold_of_all_topics_ends_with_its_context() -> None:
+def test_a_hold_ends_with_its_context() -> None:
     harness = ClusterHarness({"news": 1}, brokers=4, config=TWO_REPLICAS)
-    with commands_of(harness).hold_reassignments():
+    with commands_of(harness).topic("news").hold_reassignments():
         reassign(harness, [3, 4])
         assert ongoing(harness) == [HELD]
         reassign(harness, [2, 1])  # adds no replica: completes at once
@@ -275,31 +276,42 @@ def test_a_hold_of_all_topics_ends_with_its_context() -> None:
 def test_held_reassignments_are_finished_by_a_command() -> None:
     harness, commands = held_harness()
     stop_brokers(harness, 4)
-    commands.finish_reassignments()
+    commands.topic("news").finish_reassignments()
     assert (ongoing(harness), metadata_of_partition(harness).isr_nodes) == ([HELD], [3, 1, 2])
     start_broker(harness, 4)
     assert ongoing(harness) == [HELD]  # the hold applies to the copy that is left
-    commands.finish_reassignments()
+    commands.topic("news").finish_reassignments()
     assert (ongoing(harness), replicas(harness)) == ([], [(3, 4)])
+
+
+def test_reassignments_of_other_topics_are_not_finished() -> None:
+    harness, commands = held_harness()
+    commands.topic("sports").finish_reassignments()
+    assert ongoing(harness) == [HELD]
 
 
 def test_reassignments_that_are_not_held_cannot_be_released() -> None:
     _, commands = held_harness()
-    with pytest.raises(ConfigError, match=r"topic=None: expected what hold_reassignments was given, one of 'news'"):
-        commands.release_reassignments()
+    expected = r"^topic='sports': expected a topic whose reassignments are held, one of 'news'$"
+    with pytest.raises(ConfigError, match=expected):
+        commands.topic("sports").release_reassignments()
+    commands.topic("news").release_reassignments()
+    expected = r"^topic='news': expected a topic whose reassignments are held, but there is none$"
+    with pytest.raises(ConfigError, match=expected):
+        commands.topic("news").release_reassignments()
 
 
 def test_a_held_reassignment_is_canceled() -> None:
     harness, commands = held_harness()
     assert reassign(harness, None) == (ErrorCode.NONE, None)
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(1, 2)], [1])
-    commands.release_reassignments("news")
+    commands.topic("news").release_reassignments()
     assert replicas(harness) == [(1, 2)]
 
 
 def test_a_replica_that_is_not_in_sync_is_never_elected() -> None:
     harness, commands = held_harness()
-    commands.elect_preferred()
+    commands.brokers.elect_preferred()
     assert leaders(harness) == [1]
     stop_brokers(harness, 1, 2)
     assert leaders(harness) == [-1]
@@ -307,7 +319,7 @@ def test_a_replica_that_is_not_in_sync_is_never_elected() -> None:
     start_broker(harness, 3)
     assert leaders(harness) == [-1]
     assert metadata_of_partition(harness, 3).isr_nodes == [2]
-    commands.release_reassignments("news")
+    commands.topic("news").release_reassignments()
     assert ongoing(harness) == [HELD]  # there is no leader to copy from
     start_broker(harness, 2)
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3, 4)], [3])
@@ -331,15 +343,15 @@ def test_a_replica_that_is_moved_to_by_a_command_is_in_sync() -> None:
 
 def test_the_topic_of_a_held_reassignment_is_deleted() -> None:
     harness, commands = held_harness()
-    commands.delete_topic("news")
+    commands.topic("news").delete()
     assert ongoing(harness) == []
-    commands.release_reassignments("news")
+    commands.topic("news").release_reassignments()
 
 
 def test_a_snapshot_has_the_reassignments_in_progress_and_no_holds() -> None:
     harness, commands = held_harness()
     snapshot = commands.snapshot()
-    commands.release_reassignments("news")
+    commands.topic("news").release_reassignments()
     assert ongoing(harness) == []
     commands.restore(snapshot)
     assert ongoing(harness) == [HELD]
@@ -351,7 +363,7 @@ def test_a_coordinator_stays_while_the_reassignment_of_its_partition_is_held() -
     group = FailoverHarness(offset=7)
     commands = commands_of(group.cluster_harness)
     reassign(group.cluster_harness, [1], name="__consumer_offsets")
-    with commands.hold_reassignments("__consumer_offsets"):
+    with commands.topic("__consumer_offsets").hold_reassignments():
         reassign(group.cluster_harness, [2], name="__consumer_offsets", broker=3)
         assert (group.found_coordinator(), group.heartbeat(1)) == (1, 0)
     assert (group.found_coordinator(), group.heartbeat(2), group.committed(2)) == (2, 0, 7)
@@ -471,13 +483,13 @@ def test_a_throttled_copy_pauses_while_its_broker_is_down() -> None:
 
 def test_a_throttled_reassignment_is_finished_and_held_by_commands() -> None:
     harness = throttled_harness(1000, leader_replication_throttled_rate="100")
-    commands = commands_of(harness)
+    news = commands_of(harness).topic("news")
     reassign(harness, [3])
-    commands.hold_reassignments()
+    news.hold_reassignments()
     harness.advance(60_000)
-    commands.release_reassignments()
+    news.release_reassignments()
     assert leaders(harness) == [1]
-    commands.finish_reassignments()
+    news.finish_reassignments()
     assert leaders(harness) == [3]
 
 

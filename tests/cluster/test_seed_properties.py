@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings, strategies as st
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.views import batches_of, committed_offsets, find_group
 from fakebroker.coordinator.invariants import check
 from fakebroker.errors import ConfigError
@@ -50,11 +51,13 @@ SEED = st.fixed_dictionaries(
 )
 
 
-def seeded_cluster(records: int) -> tuple[ClusterHarness, ClusterCommands]:
+def seeded_cluster(records: int) -> tuple[ClusterHarness, ClusterHandle]:
     harness = ClusterHarness({"orders": 2, "news": 1}, brokers=2)
-    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
-    commands.produce("orders", ["value"] * records, partition=0)
-    commands.seed_group("existing")
+    commands = ClusterHandle(
+        Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    )
+    commands.topic("orders").produce(["value"] * records, partition=0)
+    commands.group("existing").seed()
     return harness, commands
 
 

@@ -20,6 +20,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.server.fake_cluster import internals
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, batch
 from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, SESSION_MS, join, sync_after
 from tests.support.group_requests import join_request
@@ -38,7 +39,7 @@ def services(cluster: Cluster) -> list[tuple[TimerQueue[Any], Order]]:
 def test_collisions_of_all_pairs_of_services(clock: Any) -> None:
     """Each service of a served cluster with an entry at the same time as another one, scheduled before or after it."""
     with FakeCluster(brokers=2, clock=clock, proposals=["rewrite"]) as served:
-        cluster = served.cluster
+        cluster = internals(served).cluster
 
         def collide() -> None:
             ran: list[Order] = []
@@ -48,7 +49,7 @@ def test_collisions_of_all_pairs_of_services(clock: Any) -> None:
             expire = {queue: dict(queue._expire) for queue in (cluster.timers, cluster.wire_timers)}
             for queue, order in found:
                 queue._expire[order] = lambda entry, due_ms, now_ms: ran.append(entry.value)
-            now_ms, wire_ms = served.clock.now_ms(), served.clock.wire.now_ms()
+            now_ms, wire_ms = internals(served).server.clock.now_ms(), internals(served).server.clock.wire.now_ms()
             for pair in permutations(found, 2):
                 for queue, order in pair:
                     queue.schedule(TimedValue(order), now_ms if queue is cluster.timers else wire_ms, order)
@@ -58,7 +59,7 @@ def test_collisions_of_all_pairs_of_services(clock: Any) -> None:
             for queue, callbacks in expire.items():
                 queue._expire.update(callbacks)
 
-        served.call(collide)
+        internals(served).run(collide)
 
 
 # Real events that are due at the same time

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.events import perform
-from fakebroker.cluster.commands.handles import Hold
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.definition import perform
+from fakebroker.cluster.handles.local import Local
+from fakebroker.cluster.handles.undo import Hold
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.timelines import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
@@ -60,7 +61,7 @@ class Cockpit(TransactionalClient):
     def __post_init__(self) -> None:
         environment = ClusterHarnessEnvironment(self.harness)
         self.cluster = self.harness.cluster
-        self.commands = ClusterCommands(self.cluster, environment, new_cluster=lambda: ClusterHarness().cluster)
+        self.commands = LocalCluster(Local(self.cluster, environment, new_cluster=lambda: ClusterHarness().cluster))
 
     def view(self, name: str = ID) -> TransactionView:
         return view_transaction(self.cluster, name, self.harness.now_ms)
@@ -113,10 +114,10 @@ def test_a_view_has_what_the_coordinator_knows(client: Cockpit) -> None:
 def test_unknown_ids_are_rejected_with_similar_ones(client: Cockpit) -> None:
     with pytest.raises(ConfigError, match=f"transactional_id='paiments': .* one of {ID}; did you mean '{ID}'?"):
         client.view("paiments")
-    client.commands.move_transaction_coordinator(ID, None)
+    client.commands.transaction(ID).move_coordinator(None)
     with pytest.raises(ConfigError, match=r"an id that has a coordinator now; __transaction_state-\d+ has no leader"):
         client.view()
-    client.commands.move_transaction_coordinator(ID, 1, load_ms=None)
+    client.commands.transaction(ID).move_coordinator(1, load_ms=None)
     with pytest.raises(ConfigError, match="an id that was loaded; broker 1 answers COORDINATOR_LOAD_IN_PROGRESS"):
         client.view()
     with pytest.raises(ConfigError, match="an existing id; there is none"):
@@ -124,8 +125,8 @@ def test_unknown_ids_are_rejected_with_similar_ones(client: Cockpit) -> None:
 
 
 def test_filters_of_views(client: Cockpit) -> None:
-    client.commands.seed_transaction("old", records={"news-0": 1}, age_s=100)
-    client.commands.seed_transaction("done", state="CompleteAbort", producer_id=77)
+    client.commands.transaction("old").seed(records={"news-0": 1}, age_s=100)
+    client.commands.transaction("done").seed(state="CompleteAbort", producer_id=77)
 
     def found(state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None) -> set[str]:
         filters = checked_filters(state, producer_id, longer_than_s)
@@ -162,14 +163,14 @@ def test_the_record_of_each_state_can_be_held(client: Cockpit, subtests: pytest.
         ("CompleteAbort", abort, "PrepareAbort"),
         ("Empty", init, "CompleteAbort"),
     ):
-        with subtests.test(state=state), client.commands.hold(ID, state):
+        with subtests.test(state=state), client.commands.transaction(ID).hold(state):
             call = act()
             view = client.view()
             assert (view.state, view.pending_state, view.is_held) == (before, state, True)
             assert (call.response is None) == (not state.startswith("Complete")), "the outcome is known before its end"
             assert f"The next state, {state}, is not stored until it is released" in client.explain()
             assert ("and is not answered yet" in client.explain()) == (call.response is None)
-            client.commands.release(ID, state)
+            client.commands.transaction(ID).release(state)
             assert (client.view().pending_state, client.view().is_held) == (None, False)
             assert response(call).error_code == 0
             client.producer_id = client.view().producer_id
@@ -177,12 +178,12 @@ def test_the_record_of_each_state_can_be_held(client: Cockpit, subtests: pytest.
 
 def test_a_held_record_is_lost_when_the_coordinator_moves(client: Cockpit) -> None:
     client.begin(0)
-    client.commands.hold(ID, "PrepareCommit")
+    client.commands.transaction(ID).hold("PrepareCommit")
     call, old = client.send_end(), client.coordinator()
-    client.commands.move_transaction_coordinator(ID, old % 3 + 1)
+    client.commands.transaction(ID).move_coordinator(old % 3 + 1)
     assert response(call).error_code == ErrorCode.NOT_COORDINATOR
     assert (client.view().state, client.view().is_held) == ("Ongoing", False), "the hold remains, the record is lost"
-    client.commands.release(ID)
+    client.commands.transaction(ID).release()
     assert client.end(commit=True) == "NONE"
     assert client.view().state == "CompleteCommit"
 
@@ -245,10 +246,10 @@ ADDITIONS = ("AddPartitionsToTxn 3", "AddPartitionsToTxn 5", "AddOffsetsToTxn", 
 
 @pytest.mark.parametrize("api", ADDITIONS)
 def test_a_request_whose_record_was_held_is_answered_when_it_is_released(client: Cockpit, api: str) -> None:
-    client.commands.hold(ID, "Ongoing")
+    client.commands.transaction(ID).hold("Ongoing")
     call = send_addition(client, api)
     assert (call.response, client.view().pending_state) == (None, "Ongoing")
-    client.commands.release(ID)
+    client.commands.transaction(ID).release()
     errors = errors_of(response(call))
     assert errors[-1] == "NONE"
     assert errors[:-1] == (["NOT_COORDINATOR"] if api == "AddPartitionsToTxn 5" else [])
@@ -260,9 +261,9 @@ def test_a_request_whose_record_was_held_is_answered_when_it_is_released(client:
 
 @pytest.mark.parametrize("api", ADDITIONS)
 def test_a_request_whose_held_record_is_lost_changes_nothing(client: Cockpit, api: str) -> None:
-    client.commands.hold(ID, "Ongoing")
+    client.commands.transaction(ID).hold("Ongoing")
     call = send_addition(client, api)
-    client.commands.move_transaction_coordinator(ID, client.coordinator() % 3 + 1)
+    client.commands.transaction(ID).move_coordinator(client.coordinator() % 3 + 1)
     expected = "NOT_ENOUGH_REPLICAS" if api == "Produce" else "NOT_COORDINATOR"
     assert errors_of(response(call))[-1] == expected
     assert client.view().state == "Empty"
@@ -271,40 +272,40 @@ def test_a_request_whose_held_record_is_lost_changes_nothing(client: Cockpit, ap
 
 def test_a_held_end_is_not_stored_twice(client: Cockpit) -> None:
     client.begin(0)
-    client.commands.hold(ID, "CompleteCommit")
+    client.commands.transaction(ID).hold("CompleteCommit")
     client.end(commit=True)
     partition = client.cluster.transactions_partition_of(ID)
     before = partition.log.log_end_offset
     client.harness.advance(200_000)
-    client.commands.release(ID, "CompleteCommit")
+    client.commands.transaction(ID).release("CompleteCommit")
     assert partition.log.log_end_offset == before + 1
     assert client.view().history.moments[-1].at_ms == client.harness.now_ms
 
 
 def test_a_released_outcome_has_the_time_of_its_release(client: Cockpit) -> None:
-    client.commands.hold(ID, "PrepareAbort")
+    client.commands.transaction(ID).hold("PrepareAbort")
     call = client.send_end(commit=False, version=5)  # of an empty transaction, with KIP-890
     client.harness.advance(3_000)
-    client.commands.release(ID)
+    client.commands.transaction(ID).release()
     assert (response(call).error_code, client.view().state) == (0, "CompleteAbort")
     assert [each.at_ms for each in client.view().history.moments[-2:]] == [client.harness.now_ms] * 2
     assert client.view().last_update_ms == client.harness.now_ms
 
 
 def test_what_is_not_held_cannot_be_released(client: Cockpit) -> None:
-    client.commands.hold(ID, "PrepareAbort")
+    client.commands.transaction(ID).hold("PrepareAbort")
     with pytest.raises(ConfigError, match=f"is held, one of '{ID}' in PrepareAbort$"):
-        client.commands.release("payment")
+        client.commands.transaction("payment").release()
     with pytest.raises(ConfigError, match="a transactional id that is held in PrepareCommit, one of"):
-        client.commands.release(ID, "PrepareCommit")
+        client.commands.transaction(ID).release("PrepareCommit")
     with pytest.raises(ConfigError, match=r"state='PrepareComit': .*did you mean 'PrepareCommit'"):
-        client.commands.hold(ID, "PrepareComit")
+        client.commands.transaction(ID).hold("PrepareComit")
     with pytest.raises(ConfigError, match="what hold_markers was given, but none is held"):
-        client.commands.release_markers(ID)
+        client.commands.transaction(ID).release_markers()
 
 
 def test_the_tombstone_of_an_expired_id_can_be_held(client: Cockpit) -> None:
-    with client.commands.hold(ID, "Dead"):
+    with client.commands.transaction(ID).hold("Dead"):
         client.harness.advance(609_000_000)
         assert (client.view().state, client.view().pending_state) == ("Empty", "Dead")
         assert "The tombstone of the id is not stored until it is released." in client.explain()
@@ -317,7 +318,7 @@ def test_the_tombstone_of_an_expired_id_can_be_held(client: Cockpit) -> None:
 
 def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     client.begin(0, 1)
-    client.commands.hold_markers(ID, "news-1")
+    client.commands.transaction(ID).hold_markers("news-1")
     client.end(commit=True)
     reason = "held until release_markers() is called"
     assert client.view().awaited_markers == (AwaitedMarker("news-1", reason),)
@@ -325,10 +326,10 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     assert f"It waits for markers of news-1, {reason}." in client.explain()
     client.harness.advance(1)
     with pytest.raises(ConfigError, match=r"hold_markers was given, one of 'payments' in news-1"):
-        client.commands.release_markers(ID)
-    client.commands.fail_append("another")
+        client.commands.transaction(ID).release_markers()
+    client.commands.group("another").fail_append()
     client.harness.advance(1)
-    client.commands.release_markers(ID, "news-1")
+    client.commands.transaction(ID).release_markers("news-1")
     assert client.view().state == "CompleteCommit"
 
 
@@ -337,8 +338,8 @@ def test_an_explanation_names_the_broker_that_is_down() -> None:
     assert client.init() is ErrorCode.NONE
     client.begin(0, 1, 2)
     leader = client.harness.partition(1).leader_id
-    client.commands.move_transaction_coordinator(ID, leader % 3 + 1)
-    client.commands.stop_broker(leader, elect=False)
+    client.commands.transaction(ID).move_coordinator(leader % 3 + 1)
+    client.commands.broker(leader).stop(elect=False)
     client.end(commit=False)
     assert client.explain() == (
         "payments has been in PrepareAbort for 0.0 s. Cause: EndTxn. The transaction of producer 0 in epoch 0 with "
@@ -346,25 +347,25 @@ def test_an_explanation_names_the_broker_that_is_down() -> None:
         "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS. "
         "The last request with this id, EndTxn, was received from client client 0.0 s ago."
     )
-    client.commands.start_broker(leader)
+    client.commands.broker(leader).start()
     client.harness.advance(1)
     assert client.view().state == "CompleteAbort"
 
 
 def test_markers_wait_for_replicas() -> None:
     client = Cockpit(ClusterHarness(topics={"news": 1}, brokers=2, config={"default.replication.factor": 2}))
-    client.commands.create_topic("safe", replication_factor=2, configs={"min.insync.replicas": "2"})
+    client.commands.topic("safe").create(replication_factor=2, configs={"min.insync.replicas": "2"})
     client.init()
     client.add(0, topic="safe")
     (other,) = {1, 2} - {client.harness.partition(0, "safe").leader_id}
-    client.commands.move_transaction_coordinator(ID, 3 - other)
-    client.commands.stop_broker(other)
+    client.commands.transaction(ID).move_coordinator(3 - other)
+    client.commands.broker(other).stop()
     assert client.end(commit=True) == "COORDINATOR_NOT_AVAILABLE", "the record needs two replicas, too"
-    client.commands.start_broker(other)
-    client.commands.hold_markers(ID)
+    client.commands.broker(other).start()
+    client.commands.transaction(ID).hold_markers()
     assert client.end(commit=True) == "NONE"
-    client.commands.stop_broker(other)
-    client.commands.release_markers(ID)
+    client.commands.broker(other).stop()
+    client.commands.transaction(ID).release_markers()
     assert "news" not in client.explain()
     assert "safe-0, which has 1 of the 2 in-sync replicas that min.insync.replicas requires" in client.explain()
 
@@ -374,28 +375,28 @@ def test_markers_wait_for_replicas() -> None:
 
 def test_an_aborted_transaction_fences_its_producer(client: Cockpit) -> None:
     client.begin(0)
-    client.commands.abort_transaction(ID)
+    client.commands.transaction(ID).abort()
     assert (client.view().state, client.view().producer_epoch) == ("CompleteAbort", 1)
-    assert client.causes()[-2:] == [("PrepareAbort", "abort_transaction"), ("CompleteAbort", "all markers written")]
+    assert client.causes()[-2:] == [("PrepareAbort", "transaction.abort"), ("CompleteAbort", "all markers written")]
     assert client.end(commit=True) == "PRODUCER_FENCED"
     with pytest.raises(ConfigError, match=r"an id with an open transaction \(Ongoing\), not CompleteAbort"):
-        client.commands.abort_transaction(ID)
+        client.commands.transaction(ID).abort()
     with pytest.raises(ConfigError, match="transactional_id='other': expected an "):
-        client.commands.abort_transaction("other")
+        client.commands.transaction("other").abort()
 
 
 def test_a_fenced_producer(client: Cockpit) -> None:
-    client.commands.fence_producer(ID)
+    client.commands.transaction(ID).fence_producer()
     assert (client.view().state, client.view().producer_epoch) == ("Empty", 1)
     client.epoch = 1
     client.begin(0)
-    client.commands.fence_producer(ID)
+    client.commands.transaction(ID).fence_producer()
     assert (client.view().state, client.view().producer_epoch) == ("Empty", 3), "aborted, and initialized again"
     assert client.add(0) == {0: "PRODUCER_FENCED"}
-    with client.commands.hold(ID, "Empty"):
-        client.commands.fence_producer(ID)
+    with client.commands.transaction(ID).hold("Empty"):
+        client.commands.transaction(ID).fence_producer()
         with pytest.raises(ConfigError, match="an id without a pending transition; Empty is pending"):
-            client.commands.fence_producer(ID)
+            client.commands.transaction(ID).fence_producer()
 
 
 def test_appends_to_the_transaction_log_can_fail(client: Cockpit) -> None:
@@ -403,27 +404,27 @@ def test_appends_to_the_transaction_log_can_fail(client: Cockpit) -> None:
     of_groups = client.cluster.append_failures.add(OFFSETS_TOPIC, index, ErrorCode.NOT_ENOUGH_REPLICAS, None)
     assert client.init() is ErrorCode.NONE
     assert of_groups.hits == 0
-    failure = client.commands.fail_transaction_append(ID, times=2)
+    failure = client.commands.transaction(ID).fail_append(times=2)
     assert client.add(0) == {0: "COORDINATOR_NOT_AVAILABLE"}
     assert client.causes()[-1] == ("Empty", "AddPartitionsToTxn: Ongoing could not be stored, NOT_ENOUGH_REPLICAS")
     with pytest.raises(ConfigError, match="an id whose record can be stored; it failed with COORDINATOR_NOT_AVAILABLE"):
-        client.commands.fence_producer(ID)
+        client.commands.transaction(ID).fence_producer()
     assert failure.hits == 2
     client.begin(0)
-    client.commands.hold_markers(ID)
+    client.commands.transaction(ID).hold_markers()
     client.end(commit=True)
-    client.commands.fail_transaction_append(ID, "KAFKA_STORAGE_ERROR")
-    client.commands.release_markers(ID)
-    client.commands.fail_transaction_append("other-group", "NOT_ENOUGH_REPLICAS", times=None)
+    client.commands.transaction(ID).fail_append("KAFKA_STORAGE_ERROR")
+    client.commands.transaction(ID).release_markers()
+    client.commands.transaction("other-group").fail_append("NOT_ENOUGH_REPLICAS", times=None)
     assert client.view().state == "PrepareCommit"
 
 
 def test_the_end_of_a_transaction_is_stored_again_after_an_error(client: Cockpit) -> None:
     client.begin(0)
-    client.commands.hold(ID, "CompleteCommit")
+    client.commands.transaction(ID).hold("CompleteCommit")
     client.end(commit=True)
-    client.commands.fail_transaction_append(ID)
-    client.commands.release(ID)
+    client.commands.transaction(ID).fail_append()
+    client.commands.transaction(ID).release()
     assert "the end could not be stored; it is tried again in 0.1 s" in client.explain()
     client.harness.advance(RETRY_MS)
     assert client.view().state == "CompleteCommit"
@@ -437,31 +438,31 @@ def test_a_coordinator_moves_with_the_options_of_failovers(client: Cockpit) -> N
     client.begin(0)
     old = client.coordinator()
     new = old % 3 + 1
-    client.commands.move_transaction_coordinator(ID, new, load_ms=1_000, zombie=True)
+    client.commands.transaction(ID).move_coordinator(new, load_ms=1_000, zombie=True)
     assert f"is being loaded: broker {new} loads __transaction_state-" in client.explain()
     assert f"Broker {old} also acts as its coordinator: it is a zombie." in client.explain()
     client.harness.advance(1_000)
     assert client.view().coordinator == new
     views = view_transactions(client.cluster, client.harness.now_ms)
     assert [each.coordinator for each in views] == [new], "not that of the zombie"
-    client.commands.stop_zombies()
+    client.commands.brokers.stop_zombies()
     assert "zombie" not in client.explain()
-    client.commands.move_transaction_coordinator(ID, old, lose_tail=1)
+    client.commands.transaction(ID).move_coordinator(old, lose_tail=1)
     assert client.view().state == "Empty", "the record of Ongoing was lost"
-    client.commands.move_transaction_coordinator(ID, new, load_fails=True)
+    client.commands.transaction(ID).move_coordinator(new, load_fails=True)
     assert "is not available: broker" in client.explain()
-    client.commands.move_transaction_coordinator(ID, None)
+    client.commands.transaction(ID).move_coordinator(None)
     assert "payments has no coordinator: __transaction_state-" in client.explain()
-    client.commands.move_transaction_coordinator(ID, new, lose_all=True)
+    client.commands.transaction(ID).move_coordinator(new, lose_all=True)
     assert "payments is Dead: there is no such transactional id." in client.explain()
     assert "Its records were lost with its former coordinator, where it got into Empty 0.0 s ago." in client.explain()
 
 
 def test_a_stopped_coordinator_may_lose_records_and_load_slowly(client: Cockpit) -> None:
     client.begin(0)
-    client.commands.stop_broker(client.coordinator(), lose_tail=1, load_ms=500, stale_ms=0)
+    client.commands.broker(client.coordinator()).stop(lose_tail=1, load_ms=500, stale_ms=0)
     assert "is being loaded" in client.explain()
-    client.commands.finish_loading()
+    client.commands.brokers.finish_loading()
     assert (client.view().state, client.view().partitions) == ("Empty", ()), "the record of Ongoing was lost"
     assert hanging_transactions(client.cluster) != [], "its records are still in the log"
 
@@ -470,19 +471,19 @@ def test_a_stopped_coordinator_may_lose_records_and_load_slowly(client: Cockpit)
 
 
 def test_a_seeded_open_transaction(client: Cockpit) -> None:
-    client.commands.seed_transaction("open", records={"news-1": 3, "news-2": 0}, producer_id=500, epoch=32765, age_s=10)
+    client.commands.transaction("open").seed(records={"news-1": 3, "news-2": 0}, producer_id=500, epoch=32765, age_s=10)
     view = client.view("open")
     assert (view.producer_id, view.producer_epoch, view.state) == (500, 32765, "Ongoing")
     assert view.partitions == (("news", 1), ("news", 2))
     assert client.harness.partition(1).log.producers.first_unstable_offset == 0
     assert hanging_transactions(client.cluster) == []
     assert client.explain("open") == (
-        "open has been in Ongoing for 0.0 s. Cause: seed_transaction. Producer 500 in epoch 32765 has an open "
+        "open has been in Ongoing for 0.0 s. Cause: transaction.seed. Producer 500 in epoch 32765 has an open "
         "transaction with news-1, news-2, begun 10.0 s ago. It has records in news-1 (from offset 0), which "
         "read_committed consumers do not get yet. If it does not end, it is aborted in 60.0 s: its timeout is 60.0 s, "
         "and timeouts are checked every 10.0 s."
     )
-    client.commands.seed_transaction("next")
+    client.commands.transaction("next").seed()
     assert client.view("next").producer_id == 501, "ids of choice are not given to other producers"
     client.harness.advance(60_000)
     assert client.view("open").state == "CompleteAbort"
@@ -490,8 +491,8 @@ def test_a_seeded_open_transaction(client: Cockpit) -> None:
 
 def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted_before_4_3() -> None:
     client = Cockpit(ClusterHarness(topics={"news": 3}, brokers=3, as_version="4.2"))
-    client.commands.seed_transaction("last", producer_id=500, epoch=32_766)
-    client.commands.abort_transaction("last")
+    client.commands.transaction("last").seed(producer_id=500, epoch=32_766)
+    client.commands.transaction("last").abort()
     producer = TransactionalClient(client.harness, 500, 32_766, transactional_id="last")
     assert (producer.end(commit=False, version=5), producer.epoch) == ("NONE", 32_767)
     producer.add(0)
@@ -499,14 +500,14 @@ def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted_before_4_3()
     client.harness.advance(200_000)
     assert client.view("last").state == "Ongoing"
     with pytest.raises(ConfigError, match="UNKNOWN_SERVER_ERROR"):
-        client.commands.abort_transaction("last")
+        client.commands.transaction("last").abort()
 
 
 def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
-    client.commands.hold_markers("done", "news-1")
-    client.commands.seed_transaction("done", state="PrepareCommit", records={"news-0": 1, "news-1": 1})
+    client.commands.transaction("done").hold_markers("news-1")
+    client.commands.transaction("done").seed(state="PrepareCommit", records={"news-0": 1, "news-1": 1})
     assert [each.partition for each in client.view("done").awaited_markers] == [("news", 1)]
-    client.commands.release_markers("done", "news-1")
+    client.commands.transaction("done").release_markers("news-1")
     assert (client.view("done").state, client.view("done").producer_epoch) == ("CompleteCommit", 1)
     assert client.committed(0) == [b"0"]
 
@@ -516,7 +517,7 @@ def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expe
     config: dict[str, object] = {"transaction.state.log.num.partitions": 1}
     client = Cockpit(ClusterHarness({"news": 1}, config=config, as_version=as_version))
     for state in ("Empty", "Ongoing", "CompleteCommit"):
-        client.commands.seed_transaction(state, state=state)
+        client.commands.transaction(state).seed(state=state)
     records = read_transaction_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
     assert [each.value.client_transaction_version for each in records if each.value is not None] == [
         0,
@@ -526,31 +527,33 @@ def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expe
 
 
 def test_partitions_whose_oldest_transaction_is_late(client: Cockpit) -> None:
-    client.commands.seed_hanging_transaction("news-0", producer_id=7)
+    client.commands.topic("news").partition(0).seed_hanging_transaction(producer_id=7)
     limit_ms, begun_ms = 900_000 + LATE_MS, client.harness.now_ms
     assert [count_late_partitions(client.cluster, begun_ms + age_ms) for age_ms in (limit_ms, limit_ms + 1)] == [0, 1]
     client.harness.advance(1_000)
-    client.commands.seed_hanging_transaction("news-0", producer_id=8)
+    client.commands.topic("news").partition(0).seed_hanging_transaction(producer_id=8)
     client.harness.advance(1_000)
-    client.commands.seed_hanging_transaction("news-0", producer_id=7)  # a later record of the oldest transaction
+    client.commands.topic("news").partition(0).seed_hanging_transaction(
+        producer_id=7
+    )  # a later record of the oldest transaction
     assert [count_late_partitions(client.cluster, begun_ms + 2_000 + limit_ms + ms) for ms in (0, 1)] == [0, 1]
 
 
 def test_a_hanging_transaction_at_an_offset(client: Cockpit) -> None:
-    client.commands.seed_hanging_transaction("news-0", offset=5, records=2, producer_id=9, epoch=1)
+    client.commands.topic("news").partition(0).seed_hanging_transaction(offset=5, records=2, producer_id=9, epoch=1)
     log = client.harness.partition(0).log
     assert (log.producers.first_unstable_offset, log.log_end_offset) == (5, 7)
     now_ms = int(client.harness.now_ms)
     assert hanging_transactions(client.cluster) == [HangingTransaction("news", 0, 9, 1, 5, now_ms)]
     with pytest.raises(ConfigError, match="offset=3: expected an integer from 7"):
-        client.commands.seed_hanging_transaction("news-0", offset=3)
-    client.commands.seed_hanging_transaction("news-1", producer_id=client.producer_id)
+        client.commands.topic("news").partition(0).seed_hanging_transaction(offset=3)
+    client.commands.topic("news").partition(1).seed_hanging_transaction(producer_id=client.producer_id)
     assert "Its producer has hanging transactions" in client.explain()
     assert "in news-1 (from offset 0)" in client.explain()
 
 
 def test_seeds_that_are_rejected_change_nothing(client: Cockpit, subtests: pytest.Subtests) -> None:
-    client.commands.seed_transaction("open", producer_id=7)
+    client.commands.transaction("open").seed(producer_id=7)
     ends = [client.harness.partition(index).log.log_end_offset for index in range(3)]
     for name, options, expected in (
         ("open", {}, "expected an id that does not exist yet"),
@@ -564,7 +567,7 @@ def test_seeds_that_are_rejected_change_nothing(client: Cockpit, subtests: pytes
         ("new", {"epoch": 32767}, "epoch"),
     ):
         with subtests.test(name=name, **options), pytest.raises(ConfigError, match=expected):
-            client.commands.seed_transaction(name, **options)
+            client.commands.transaction(name).seed(**options)
     assert ends == [client.harness.partition(index).log.log_end_offset for index in range(3)]
     with pytest.raises(ConfigError, match="expected one of open, payments"):
         client.view("new")
@@ -575,25 +578,25 @@ def test_seeds_that_are_rejected_change_nothing(client: Cockpit, subtests: pytes
 
 def test_events_have_the_commands(client: Cockpit) -> None:
     run = partial(perform, client.commands)
-    run({"do": "seed_transaction", "transactional_id": "open", "records": {"news-0": 1}})
-    run({"do": "hold", "group_id": "open", "state": "PrepareAbort"})
-    run({"do": "abort_transaction", "transactional_id": "open"})
+    run({"do": "transaction.seed", "transactional_id": "open", "records": {"news-0": 1}})
+    run({"do": "transaction.hold", "transactional_id": "open", "state": "PrepareAbort"})
+    run({"do": "transaction.abort", "transactional_id": "open"})
     assert (client.view("open").state, client.view("open").pending_state) == ("Ongoing", "PrepareAbort")
-    run({"do": "release", "group_id": "open"})
+    run({"do": "transaction.release", "transactional_id": "open"})
     assert client.view("open").state == "CompleteAbort"
-    run({"do": "fence_producer", "transactional_id": "open"})
-    run({"do": "move_transaction_coordinator", "transactional_id": "open", "to": "none"})
-    run({"do": "fail_transaction_append", "transactional_id": "open"})
-    run({"do": "seed_hanging_transaction", "partition": "news-0"})
-    assert isinstance(run({"do": "hold_markers", "transactional_id": "open", "partition": "none"}), Hold)
-    run({"do": "release_markers", "transactional_id": "open"})
+    run({"do": "transaction.fence_producer", "transactional_id": "open"})
+    run({"do": "transaction.move_coordinator", "transactional_id": "open", "to": "none"})
+    run({"do": "transaction.fail_append", "transactional_id": "open"})
+    run({"do": "partition.seed_hanging_transaction", "topic": "news", "partition": 0})
+    assert isinstance(run({"do": "transaction.hold_markers", "transactional_id": "open", "partition": "none"}), Hold)
+    run({"do": "transaction.release_markers", "transactional_id": "open"})
 
 
 def test_a_restored_snapshot_has_the_open_transaction(client: Cockpit) -> None:
     client.begin(0)
     taken = snapshot.take(client.cluster)
-    client.commands.hold(ID, "PrepareCommit")
-    client.commands.hold_markers(ID)
+    client.commands.transaction(ID).hold("PrepareCommit")
+    client.commands.transaction(ID).hold_markers()
     call = client.send_end()
     snapshot.restore(client.cluster, taken, client.harness.now_ms)
     assert response(call).error_code == ErrorCode.NOT_COORDINATOR

@@ -12,6 +12,8 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cli.main import main
+from fakebroker.server.fake_cluster import internals
+from tests.support.soak import soak_only
 from tests.support.subtests import subtest_for_each
 from tests.support.wire_client import TIMEOUT_S
 
@@ -43,7 +45,7 @@ def test_nothing_differs(run: Run) -> None:
 
 def test_something_differs(run: Run, tmp_path: Path) -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("Heartbeat", error="UNKNOWN_SERVER_ERROR")
+        cluster.inject_fault("Heartbeat", error="UNKNOWN_SERVER_ERROR")
         files = ["--junit", tmp_path / "r.xml", "--json", tmp_path / "r.json"]
         status, out, _ = run("--bootstrap", cluster.bootstrap_servers, "--only", "all-leave", *files)
     assert status == 3
@@ -116,14 +118,15 @@ def test_an_interrupted_run_removes_what_it_has_made() -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
         command = [sys.executable, "-m", "fakebroker", "conform", "--bootstrap", cluster.bootstrap_servers]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        cluster.wait_for_request("JoinGroup", count=20, timeout_s=TIMEOUT_S)
+        cluster.wait(cluster.requested("JoinGroup", count=20), timeout_s=TIMEOUT_S)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=TIMEOUT_S) == ("", "")
         assert process.returncode == 130
-        assert [each.name for each in cluster.cluster.topics if each.name.startswith("conform")] == []
+        assert [each.name for each in internals(cluster).cluster.topics if each.name.startswith("conform")] == []
         assert list(cluster.groups()) == []
 
 
+@soak_only("the newest release is played")
 @pytest.mark.slow
 def test_served_clusters_of_another_release() -> None:
     """A served 4.1, compared with 4.1 and with the newest release."""

@@ -16,6 +16,7 @@ from fakebroker.conform.report import as_json, as_junit, text
 from fakebroker.conform.transcript import ReleaseRange, transcript_files
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release
+from fakebroker.server.fake_cluster import internals
 from tests.support.subtests import subtest_for_each
 
 CONFIG = {
@@ -49,8 +50,34 @@ def test_a_served_cluster_is_the_same() -> None:
         assert found.count()["same"] >= 140
         # It leaves nothing behind.
         assert found.left == ()
-        assert [each.name for each in cluster.cluster.topics if each.name.startswith("conform")] == []
+        assert [each.name for each in internals(cluster).cluster.topics if each.name.startswith("conform")] == []
         assert [each for each in cluster.groups() if each.group_id.startswith("conform")] == []
+
+
+def test_a_run_that_is_canceled_removes_what_it_has_made() -> None:
+    """Connections of the run are canceled, too."""
+    left: list[list[str]] = []
+    with FakeCluster(brokers=1, config=CONFIG) as cluster:
+
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+
+                async def cancel() -> None:
+                    await cluster.wait_async(cluster.requested("JoinGroup", count=5))
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(cancel)
+                await conform(
+                    cluster.bootstrap_servers,
+                    release=None,
+                    transcripts=selected(()),
+                    on_interrupt=lambda sentences: left.append([*sentences]),
+                )
+
+        trio.run(run)
+        assert left == [[]]
+        assert [each.name for each in internals(cluster).cluster.topics if each.name.startswith("conform")] == []
+        assert list(cluster.groups()) == []
 
 
 def test_waiting_takes_real_time() -> None:
@@ -62,7 +89,7 @@ def test_waiting_takes_real_time() -> None:
 
 def test_a_fault_is_found_and_shown() -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("SyncGroup", error="UNKNOWN_SERVER_ERROR")
+        cluster.inject_fault("SyncGroup", error="UNKNOWN_SERVER_ERROR")
         (played,) = play(cluster, "first-generations").played
     assert played.verdict == "differs"
     assert played.difference is not None
@@ -74,7 +101,7 @@ def test_a_fault_is_found_and_shown() -> None:
 
 def test_a_difference_that_is_gone_when_played_again_is_reported() -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("SyncGroup", error="UNKNOWN_SERVER_ERROR", nth=1)
+        cluster.inject_fault("SyncGroup", error="UNKNOWN_SERVER_ERROR", nth=1)
         found = play(cluster, "first-generations")
     assert [(each.verdict, each.attempts) for each in found.played] == [("same", 2)]
     assert "Differed at first, and did not differ when played again:\n  first-generations" in text(found)
@@ -105,7 +132,7 @@ def test_an_explanation_holds_for_its_line_only(monkeypatch: pytest.MonkeyPatch)
         return lambda: [found]
 
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("SyncGroup", error="UNKNOWN_SERVER_ERROR")
+        cluster.inject_fault("SyncGroup", error="UNKNOWN_SERVER_ERROR")
         monkeypatch.setattr(conformance, "explanations", explained(line))
         assert [(each.verdict, each.reasons) for each in play(cluster, "first-generations").played] == [
             ("explained", ("chance: of this test",))
@@ -145,7 +172,7 @@ def test_a_cluster_that_is_not_there() -> None:
 
 def test_reports() -> None:
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("LeaveGroup", error="UNKNOWN_SERVER_ERROR")
+        cluster.inject_fault("LeaveGroup", error="UNKNOWN_SERVER_ERROR")
         found = play(cluster, *QUICK)
     shown = text(found)
     assert "Compared 4 of 5 transcripts with Kafka 4.4: 3 same, 0 explained, 1 differ." in shown
@@ -193,6 +220,6 @@ def test_a_cluster_that_refuses_short_sessions() -> None:
 def test_coordinators_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_cluster, "ANSWER_S", 0.2)
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
-        cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
+        cluster.inject_fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
         with pytest.raises(BrokerUnreachable, match="its coordinators do not answer"):
             play(cluster, "all-leave")

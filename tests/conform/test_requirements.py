@@ -44,7 +44,8 @@ LARGE = Facts(Release(4, 2), brokers=3, changes_cluster=True, stops_brokers=True
         ("move to=2 load_fails", "needs a coordinator that fails to load"),
         ("move to=2 zombie", "needs a coordinator that goes on after its successor was elected"),
         ("stop broker=1 no_election", "needs partitions without a coordinator"),
-        ("do hold group_id=g state=Stable", "needs fakebroker: hold"),
+        ("do group.hold group_id=g state=Stable", "needs fakebroker: group.hold"),
+        ('do expect condition={"is":"group.stable","group_id":"g"}', "needs fakebroker: expect"),
         ("A: store t state=Empty", "needs records that a client writes to internal topics"),
     ],
 )
@@ -52,7 +53,7 @@ def test_what_no_kafka_or_not_this_one_has(text: str, need: str) -> None:
     assert needs(transcript(text), LARGE) == [need]
 
 
-@subtest_for_each("text", ["move to=2", "stop broker=2 no_election", "at +9999ms\nat +10s", "do create_topic name=x"])
+@subtest_for_each("text", ["move to=2", "stop broker=2 no_election", "at +9999ms\nat +10s", "do topic.create topic=x"])
 def test_what_a_large_cluster_can_do(text: str) -> None:
     assert needs(transcript(text), LARGE) == []
 

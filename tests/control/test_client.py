@@ -1,38 +1,45 @@
-"""The control client against a control server: its methods are those of FakeCluster and have the same results."""
+"""The control client against a control server: its handles have the results of those of FakeCluster."""
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trio
+from confluent_kafka import Producer
 
 from fakebroker import (
     Broker,
     ClusterStopped,
+    Condition,
+    ConditionNotMet,
     ConfigError,
     FakebrokerError,
     FakeCluster,
     GroupSeed,
-    IncompleteHistoryError,
     MemberSeed,
     PollError,
+    Polling,
     Scaled,
     WaitTimeout,
+    actions,
+    predicate,
 )
-from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
-from fakebroker.control.client.http import Unreachable
+from fakebroker.control.client.http import Http, NotFound, Unreachable
 from fakebroker.control.routes import records as records_module
+from fakebroker.control.server import ControlServer
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.security.acls import AclOperation, ResourceType
+from fakebroker.server.fake_cluster import internals
 from tests.support.client.wire_producer import WireProducer
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request
+from tests.support.trio_runner import in_trio_with_sockets
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 
@@ -49,45 +56,24 @@ def client(control: ControlHarness) -> Client:
     return client
 
 
-WITHOUT_CLIENT_METHOD = {
-    # These need the process of the cluster, or more than one request. Other methods need a method of `Client`.
-    "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread",
-    "journal_dropped", "report", "response_times", "start_task", "tls", "wait_until", "watch", "when_stopped",
-}  # fmt: skip
-
-
-def parameters(method: Any) -> list[tuple[str, Any, Any]]:
-    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
-
-
-def test_methods_and_signatures_are_those_of_the_cluster() -> None:
-    names = {name for name in dir(FakeCluster) if not name.startswith("_") and not name.endswith("_async")}
-    assert names - WITHOUT_CLIENT_METHOD <= set(dir(Client))
-    for name in sorted(names & set(dir(Client))):
-        of_client, of_cluster = getattr(Client, name), getattr(FakeCluster, name)
-        assert inspect.isfunction(of_client) == inspect.isfunction(of_cluster), name
-        if inspect.isfunction(of_client):
-            assert parameters(of_client) == parameters(of_cluster), name
-
-
 def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[dict[str, Any]] = []
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    def request_json(self: Http, method: str, path: str, body: dict[str, Any], **options: Any) -> None:
+        assert method == "POST"
+        sent.append((path.removeprefix("/v1/clusters/default"), body))
+
+    monkeypatch.setattr(Http, "request_json", request_json)
     client = Client("http://127.0.0.1:1")
-
-    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-        sent.append(body)
-        return {"result": None}
-
-    monkeypatch.setattr(client, "post", post)
-    client.stop_broker(1, elect=False, load_ms=5, zombie=True)
-    client.move_coordinator("g", to=None, lose_tail=3)
-    client.rolling_restart(stale_ms=1)
-    client.set_broker(2, accept="refuse")
+    client.broker(1).stop(elect=False, load_ms=5, zombie=True)
+    client.group("g").move_coordinator(to=None, lose_tail=3)
+    client.brokers.rolling_restart(stale_ms=1)
+    client.broker(2).set_network(accept="refuse")
     assert sent == [
-        {"do": "stop_broker", "node_id": 1, "elect": False, "load_ms": 5, "zombie": True},
-        {"do": "move_coordinator", "group_id": "g", "to": None, "lose_tail": 3},
-        {"do": "rolling_restart", "stale_ms": 1},
-        {"do": "set_broker", "node_id": 2, "accept": "refuse"},
+        ("/brokers/1/stop", {"elect": False, "load_ms": 5, "zombie": True}),
+        ("/groups/g/move_coordinator", {"to": None, "lose_tail": 3}),
+        ("/brokers/rolling_restart", {"stale_ms": 1}),
+        ("/brokers/2/set_network", {"accept": "refuse"}),
     ]
 
 
@@ -96,53 +82,63 @@ def test_pending_offsets_are_in_the_views_of_groups(control: ControlHarness, cli
     producer.init()
     assert producer.add_offsets("g") == 0
     assert producer.commit_offset("g", ("orders", 1), 5) == 0
-    (pending,) = client.group("g").pending_offsets
+    (pending,) = client.group("g").describe().pending_offsets
     assert (pending.producer_id, pending.topic, pending.partition, pending.offset) == (0, "orders", 1, 5)
-    assert client.group("g") == control.cluster.group("g") == client.groups()[0]
+    assert client.group("g").describe() == control.cluster.group("g").describe() == client.groups()[0]
 
 
 def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    client.seed_group(
-        "g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, lag={("orders", 1): 0}, topics=["orders"]
+    client.group("g").seed(
+        ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, lag={("orders", 1): 2}, topics=["orders"]
     )
     cluster = control.cluster
-    assert client.brokers == cluster.brokers
+    assert list(client.brokers) == list(cluster.brokers)
+    assert client.brokers.describe() == cluster.brokers.describe()
+    assert client.broker(2).describe() == cluster.broker(2).describe() == client.brokers[1]
     assert client.bootstrap_servers == cluster.bootstrap_servers == client.bootstrap_servers_of("PLAINTEXT")
     with pytest.raises(ConfigError, match=r"^listener='PLAIN': expected one of PLAINTEXT; did you mean 'PLAINTEXT'"):
         client.bootstrap_servers_of("PLAIN")
-    assert client.coordinator_of("g") == cluster.coordinator_of("g")
-    assert client.group("g") == cluster.group("g")
+    assert client.group("g").coordinator() == cluster.group("g").coordinator()
+    assert client.group("g").describe() == cluster.group("g").describe()
+    assert client.group("g").describe().timeline() == cluster.group("g").describe().timeline()
+    assert client.group("g").offsets() == cluster.group("g").offsets()
+    assert client.group("g").lag() == cluster.group("g").lag() == {("orders", 1): 2}
     assert client.group("g").timeline() == cluster.group("g").timeline()
-    assert client.offsets("g") == cluster.offsets("g")
-    assert client.timeline("g") == cluster.timeline("g")
-    assert client.explain("g") == cluster.explain("g")
-    assert client.pending_deadlines() == cluster.pending_deadlines()
-    assert client.group("none") == cluster.group("none")
-    assert client.timeline("none").moments == ()
-    assert [row["group_id"] for row in client.group_rows(state="Stable")] == ["g"]
+    assert client.group("g").explain() == cluster.group("g").explain()
+    assert client.deadlines() == cluster.deadlines()
+    assert client.deadlines(limit=1) == cluster.deadlines(limit=1) != []
+    assert client.topics() == cluster.topics()
+    assert client.topic("orders").describe() == cluster.topic("orders").describe()
+    partition = client.topic("orders").partition(3)
+    assert partition.describe() == cluster.topic("orders").partition(3).describe()
+    assert client.report().startswith(cluster.report())
+    assert [(row["group_id"], row["lag"]) for row in client.group_rows(state="Stable")] == [("g", 2)]
     assert client.overview()["members"] == 2
 
 
 def test_dropped_changes_are_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    history = control.cluster.cluster.history
+    history = internals(control.cluster).cluster.history
     history.max_moments_of_one = 1
-    client.seed_group("g", ["a", "b"], topics=["orders"])
-    client.force_rebalance("g")
-    assert client.timeline("g").dropped == client.groups()[0].timeline().dropped == history.dropped_of("g")
+    client.group("g").seed(["a", "b"], topics=["orders"])
+    client.group("g").rebalance()
+    assert client.group("g").timeline().dropped == client.groups()[0].timeline().dropped == history.dropped_of("g")
     assert history.dropped_of("g").count > 0
-    with pytest.raises(IncompleteHistoryError, match=r"^not decided: group g in Stable since its first 0 changes: "):
-        client.post("wait/state", {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0})
     history.max_moments, history.max_without_moments = 0, 0
-    client.seed_group("h", ["a"], topics=["orders"])
-    assert client.timeline("h").dropped == history.dropped_of("h")
-    assert not client.timeline("h").dropped.is_exact
-    assert client.explain("never").endswith("existed: earlier changes may have been dropped.")
+    client.group("h").seed(["a"], topics=["orders"])
+    assert client.group("h").timeline().dropped == history.dropped_of("h")
+    assert not client.group("h").timeline().dropped.is_exact
+    assert client.group("never").explain().endswith("existed: earlier changes may have been dropped.")
 
 
 def test_views_of_a_missing_group_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    assert client.coordinator_of("none") == control.cluster.coordinator_of("none")
-    assert client.offsets("none") == control.cluster.offsets("none") == {}
-    assert client.explain("none") == control.cluster.explain("none")
+    theirs, ours = client.group("none"), control.cluster.group("none")
+    assert theirs.describe() == ours.describe()
+    assert theirs.describe().state == "Dead"
+    assert theirs.coordinator() == ours.coordinator()
+    assert theirs.offsets() == ours.offsets() == {}
+    assert theirs.lag() == ours.lag() == {}
+    assert theirs.timeline() == ours.timeline()
+    assert theirs.explain() == ours.explain()
 
 
 def test_groups_are_read_in_pages(control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,38 +171,66 @@ def test_any_group_id_can_be_used(client: Client, subtests: pytest.Subtests) -> 
     ):
         with subtests.test(group_id=group_id):
             client.reset()
-            client.seed_group(group_id, offsets={"orders-0": 3}, lag={"orders-0": 0})
-            assert client.group(group_id).group_id == group_id
-            assert client.offsets(group_id)["orders", 0].offset == 3
-            assert client.timeline(group_id).group_id == group_id
+            client.group(group_id).seed(offsets={"orders-0": 3}, lag={"orders-0": 0})
+            assert client.group(group_id).describe().group_id == group_id
+            assert client.group(group_id).offsets()["orders", 0].offset == 3
+            assert client.group(group_id).timeline().group_id == group_id
             assert [group.group_id for group in client.groups()] == [group_id]
 
 
 def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, client: Client) -> None:
-    client.stop_broker(1, elect=False)
+    cluster = internals(control.cluster).cluster
+    client.broker(1).stop(elect=False)
     assert not client.brokers[0].up
-    client.start_broker(1)
-    client.restart_broker(2, load_ms=0)
-    client.rolling_restart()
-    client.upgrade_broker(3, "2.8")
-    assert client.add_broker(Broker(as_version="3.0")).node_id == 4
-    client.set_broker(4, accept="refuse")
-    client.remove_broker(4)
-    client.create_topic("t", 2, configs={"retention.ms": 5000, "cleanup.policy": "compact,delete"})
-    created = control.cluster.cluster.topics.get("t")
+    client.broker(1).start()
+    client.broker(2).restart(load_ms=0)
+    client.brokers.rolling_restart()
+    client.broker(3).upgrade("2.8")
+    assert client.brokers.add(Broker(as_version="3.0")).node_id == 4
+    client.broker(4).set_network(accept="refuse")
+    client.broker(4).remove()
+    client.topic("t").create(2, configs={"retention.ms": 5000, "cleanup.policy": "compact,delete"})
+    created = cluster.topics.get("t")
     assert created is not None
     assert created.configs == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
-    client.create_partitions("t", 3)
-    client.delete_topic("t")
-    client.seed_group("g", 1, topics=["orders"])
-    to = client.coordinator_of("g").node_id % 3 + 1
-    client.move_coordinator("g", to, load_ms=None)
-    client.finish_loading()
-    assert client.coordinator_of("g").node_id == to
-    client.move_offsets_partition(control.cluster.cluster.offsets_partition_of("g").index, None)
-    client.stop_zombies()
-    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that has a coordinator now$"):
-        client.coordinator_of("g")
+    client.topic("t").create_partitions(3)
+    client.topic("t").delete()
+    client.group("g").seed(1, topics=["orders"])
+    to = client.group("g").coordinator().node_id % 3 + 1
+    client.group("g").move_coordinator(to, load_ms=None)
+    client.brokers.finish_loading()
+    assert client.group("g").coordinator().node_id == to
+    client.topic("__consumer_offsets").partition(cluster.offsets_partition_of("g").index).move_leader(None)
+    client.brokers.stop_zombies()
+    with pytest.raises(ConfigError, match=r"^no group 'g': expected a group that has a coordinator now$"):
+        client.group("g").coordinator()
+
+
+def test_records_that_are_committed(control: ControlHarness, client: Client) -> None:
+    """A transaction was aborted, one was committed, and one is open; a wait sees when it ends."""
+    cluster = control.cluster
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payments", "linger.ms": 0}
+    )
+    producer.init_transactions(10)
+    orders, remote = cluster.topic("orders"), client.topic("orders")
+    for value, end in (("a", producer.abort_transaction), ("b", producer.commit_transaction), ("c", None)):
+        producer.begin_transaction()
+        producer.produce("orders", value, partition=0)
+        producer.flush(10)
+        if end is not None:
+            end(10)
+    for each in (orders, remote):
+        assert [record.value for record in each.records()] == [b"a", b"b", b"c"]
+        assert [record.value for record in each.records(committed=True)] == [b"b"]
+    assert "  orders-0   3 (1 aborted, an open transaction from 4 on)" in cluster.report()
+    for holds, topic in ((cluster.holds, orders), (client.holds, remote)):
+        assert holds(topic.has(3))
+        assert not holds(topic.has(2, committed=True))
+    producer.commit_transaction(10)
+    assert [record.value for record in client.wait(remote.has(2, committed=True))] == [b"b", b"c"]
+    with pytest.raises(ConfigError, match=r"committed='yes': expected true or false"):
+        orders.records(committed="yes")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_records_equal_those_of_the_cluster(
@@ -214,136 +238,155 @@ def test_records_equal_those_of_the_cluster(
 ) -> None:
     monkeypatch.setattr(records_module, "MAX_RECORDS_BYTES", 10)
     headers = [("h", b"\xff"), ("h", None)]
-    assert client.produce("orders", ["a", b"\xff", None], partition=1, headers=headers) == [(1, 0), (1, 1), (1, 2)]
-    client.produce("orders", [b"%09d" % number for number in range(20)], key="k")
-    assert client.records("orders") == control.cluster.records("orders")
-    assert [each.value for each in client.records("orders", partition=1)][:3] == [b"a", b"\xff", None]
+    assert client.topic("orders").produce(["a", b"\xff", None], partition=1, headers=headers) == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
+    client.topic("orders").produce([b"%09d" % number for number in range(20)], key="k")
+    assert client.topic("orders").records() == control.cluster.topic("orders").records()
+    assert [each.value for each in client.topic("orders").records(partition=1)][:3] == [b"a", b"\xff", None]
     with pytest.raises(ConfigError, match=r"values\[0\]=5: expected a string or bytes or none"):
-        client.produce("orders", [5])  # type: ignore[list-item]  # The type is wrong on purpose.
+        client.topic("orders").produce([5])  # type: ignore[list-item]  # The type is wrong on purpose.
     with pytest.raises(ConfigError, match="no topic 'x': expected one of"):
-        client.records("x")
+        client.topic("x").records()
 
 
 def test_commands_for_reassignments(control: ControlHarness, client: Client) -> None:
-    cluster = control.cluster.cluster
+    cluster = internals(control.cluster).cluster
+    topic = client.topic("__consumer_offsets")
 
     def move(to: int) -> tuple[int, ...]:
         partition = cluster.topics.offsets_partition(0)
-        control.cluster.call(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
+        internals(control.cluster).run(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
         return partition.adding
 
     move(1)
-    with client.hold_reassignments():
+    with topic.hold_reassignments():
         assert move(2) == (2,)
     assert move(2) == ()
-    client.hold_reassignments("__consumer_offsets")
+    topic.hold_reassignments()
     assert move(3) == (3,)
-    client.release_reassignments("__consumer_offsets")
-    with pytest.raises(ConfigError, match="expected what hold_reassignments was given, but none is held"):
-        client.release_reassignments("__consumer_offsets")
-    client.hold_reassignments()
+    topic.release_reassignments()
+    with pytest.raises(ConfigError, match="expected a topic whose reassignments are held, but there is none"):
+        topic.release_reassignments()
+    topic.hold_reassignments()
     assert move(1) == (1,)
-    client.finish_reassignments()
+    topic.finish_reassignments()
     assert cluster.topics.offsets_partition(0).replicas == (1,)
 
 
 def test_commands_for_groups(client: Client) -> None:
     client.seed_groups([GroupSeed(group_id="g", members=["a", MemberSeed(client_id="s", instance_id="i")])])
-    with client.hold("g", "PreparingRebalance"):
-        client.force_rebalance("g")
-        assert client.group("g").state == "PreparingRebalance"
-        client.choose_leader("g", "a")
-        client.release("g", "PreparingRebalance")
-    client.delay_sync("g", "a", 5)
-    client.release_sync("g", "a")
-    client.fence("g", "i")
-    client.evict("g", "i")
-    client.expire("g", "a")
-    assert client.group("g").members == ()
+    with client.group("g").hold("PreparingRebalance"):
+        client.group("g").rebalance()
+        assert client.group("g").describe().state == "PreparingRebalance"
+        client.group("g").choose_leader("a")
+        client.group("g").release("PreparingRebalance")
+    client.group("g").delay_sync("a", 5)
+    client.group("g").release_sync("a")
+    client.group("g").fence_instance("i")
+    client.group("g").evict("i")
+    client.group("g").expire("a")
+    assert client.group("g").describe().members == ()
 
 
 def test_faults_and_the_requests_that_they_matched(control: ControlHarness, client: Client) -> None:
-    with client.fail("Heartbeat", error="NOT_COORDINATOR", group="g") as fault:
+    with client.inject_fault("Heartbeat", error="NOT_COORDINATOR", group="g") as fault:
         with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
-        assert [(each.id, each.fault) for each in client.faults] == [(fault.id, fault.fault)]
-    assert client.faults == []
+        (view,) = client.faults()
+        assert view == fault.describe() == control.cluster.faults()[0]
+        assert view.rule == {"api": "Heartbeat", "error": "NOT_COORDINATOR", "group": "g"}
+    assert client.faults() == []
     assert fault.hits == 1
     fault.remove()
-    client.fail(None, drop=True)
+    client.inject_fault(None, drop=True)
     client.clear_faults()
-    assert client.faults == []
-    kept = client.add_fault(Fault(api="Heartbeat", error=ErrorCode.NOT_COORDINATOR, delay_s=(1, 2)))
-    assert client.faults[0].fault == control.cluster.faults[0].fault
-    client.remove_fault(kept)
-    assert (client.faults, kept.hits) == ([], 0)
-    assert client.count("Heartbeat", error="NOT_COORDINATOR") == 1
-    client.assert_order("FindCoordinator", "Heartbeat")
-    (call,) = client.wait_for_request("Heartbeat", error=ErrorCode.NOT_COORDINATOR)
+    assert client.faults() == []
+    kept = client.inject_fault(api="Heartbeat", error=ErrorCode.NOT_COORDINATOR, delay_s=(1, 2))
+    assert client.faults() == control.cluster.faults()
+    kept.remove()
+    assert (client.faults(), kept.hits) == ([], 0)
+    assert client.journal.count("Heartbeat", error="NOT_COORDINATOR") == 1
+    client.journal.assert_order("FindCoordinator", "Heartbeat")
+    (call,) = client.wait(client.requested("Heartbeat", error=ErrorCode.NOT_COORDINATOR))
     assert (call.api.name, call.errors) == ("Heartbeat", (ErrorCode.NOT_COORDINATOR,))
-    assert [each.group_ids for each in client.requests("Heartbeat")] == [call.group_ids] == [("g",)]
+    assert [each.group_ids for each in client.journal.requests("Heartbeat")] == [call.group_ids] == [("g",)]
 
 
 def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client) -> None:
-    fault = client.fail("Heartbeat", nth=2, then={"do": "start_broker", "node_id": 1}, delay_before_s=0)
+    fault = client.inject_fault("Heartbeat", nth=2, then=actions.broker(1).start(), delay_before_s=0)
     with WireClient(control.cluster.brokers[0]) as wire:
         for _ in range(2):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
     (error,) = fault.errors
-    assert (client.action_errors, client.faults[0].errors) == ((error,), (error,))
-    assert client.requests("Heartbeat")[1].action_errors == (error,)
-    assert client.faults[0].fault == control.cluster.faults[0].fault
+    assert (client.action_errors(), client.faults()[0].errors) == ([error], (error,))
+    assert client.journal.requests("Heartbeat")[1].action_errors == (error,)
+    assert client.faults() == control.cluster.faults()
     fault.remove()
-    assert fault.errors == ()
-    with pytest.raises(ConfigError, match=r"then=<function .*: expected events: functions cannot be sent to another"):
-        client.fail("Heartbeat", then=lambda call: None)
+    assert (client.faults(), fault.errors) == ([], (error,))
+    client.inject_fault("Heartbeat", then={"do": "broker.start", "node_id": 1})
+    assert client.faults()[0].rule["then"] == actions.broker(1).start()
+    with pytest.raises(ConfigError, match=r"then=<function .*: expected actions or events: functions cannot be"):
+        client.inject_fault("Heartbeat", then=lambda call: None)
     with pytest.raises(ConfigError, match=r"then\.do='stop': expected one of "):
-        client.fail("Heartbeat", then={"do": "stop"})
+        client.inject_fault("Heartbeat", then={"do": "stop"})
 
 
 def test_permissions(control: ControlHarness, client: Client) -> None:
     def may_read() -> bool:
-        acls = control.cluster.cluster.acls
+        acls = internals(control.cluster).cluster.acls
         return acls is None or acls.allows("User:alice", "h", AclOperation.READ, ResourceType.GROUP, "g")
 
-    with client.deny("alice", "READ", group="g"):
+    with client.acls.deny("alice", "READ", group="g"):
         assert not may_read()
     assert may_read()
-    with client.deny("alice", "ALL", group="g", prefixed=True):
-        client.remove_acl("alice", "ALL", "deny", group="g", prefixed=True)
+    with client.acls.deny("alice", "ALL", group="g", prefixed=True):
+        client.acls.remove("alice", "ALL", "deny", group="g", prefixed=True)
         assert may_read()
-    client.remove_acl("*", "ALL", "allow", group="*")
+    client.acls.remove("*", "ALL", "allow", group="*")
     assert not may_read()
-    client.allow("alice", "READ", group="g")
+    client.acls.allow("alice", "READ", group="g")
     assert may_read()
     with pytest.raises(ConfigError, match="expected an ACL that exists"):
-        client.remove_acl("alice", "WRITE", "allow", topic="x")
+        client.acls.remove("alice", "WRITE", "allow", topic="x")
     with pytest.raises(ConfigError, match="no resource: expected one of"):
-        client.deny("alice", "READ")
+        client.acls.deny("alice", "READ")
 
 
 def test_appends_fail(control: ControlHarness, client: Client) -> None:
-    with client.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
-        assert client.get(f"append_failures/{failure.id}")["error"] == "KAFKA_STORAGE_ERROR"
-        with WireClient(control.cluster.coordinator_of("g")) as wire:
+    with client.group("g").fail_append(ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
+        assert failure.describe().error == "KAFKA_STORAGE_ERROR"
+        with WireClient(control.cluster.group("g").coordinator()) as wire:
             response = wire.ask(commit_request(7), OffsetCommitResponse, 8)
         assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
         assert failure.hits == 1
-    assert client.get("append_failures") == {"append_failures": []}
+    failures = internals(control.cluster).cluster.append_failures
+    assert failures.active == []
     failure.remove()
     assert failure.hits == 1
     with pytest.raises(ConfigError, match=r"error='X': expected an error of an append, one of NOT_ENOUGH_REPLICAS, "):
-        client.fail_append("g", "X")
-    kept = client.fail_append("g", times=None)
+        client.group("g").fail_append("X")
+    kept = client.group("g").fail_append(times=None)
     assert kept.id != failure.id
     client.clear_faults()
-    assert client.get("append_failures") == {"append_failures": []}
+    assert failures.active == []
+
+
+def test_a_reset_removes_faults_and_failures_before_their_handles_do(client: Client) -> None:
+    with client.inject_fault("Heartbeat", drop=True) as fault, client.group("g").fail_append() as failure:
+        client.reset()
+    with pytest.raises(NotFound, match=rf"^no fault '{fault.id}': expected "):
+        fault.remove()
+    with pytest.raises(NotFound, match=rf"^no append_failure '{failure.id}': expected "):
+        failure.remove()
 
 
 def test_handles_of_a_deleted_cluster_say_so(client: Client) -> None:
     other = client.create_cluster("other", brokers=1)
-    fault, failure = other.fail("Heartbeat", drop=True), other.fail_append("g")
+    fault, failure = other.inject_fault("Heartbeat", drop=True, may_miss=True), other.group("g").fail_append()
     other.delete_cluster()
     uses = (lambda: fault.hits, lambda: fault.errors, fault.remove, lambda: failure.hits, failure.remove)
     for use in uses:
@@ -352,42 +395,57 @@ def test_handles_of_a_deleted_cluster_say_so(client: Client) -> None:
 
 
 def test_clock_and_snapshots(client: Client) -> None:
-    client.seed_group("g", 1, topics=["orders"], lag=0)
+    client.group("g").seed(1, topics=["orders"], lag=0)
     client.advance(1.5)
     kept = client.snapshot()
     expired = client.advance_to_next_deadline()
     assert expired is not None
     assert [deadline.kind for deadline in expired] == ["session"]
     client.restore(kept)
-    assert len(client.group("g").members) == 1
+    assert len(client.group("g").describe().members) == 1
 
 
-def test_waits_return_what_was_waited_for_or_time_out(client: Client) -> None:
-    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
-    assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
-    assert client.wait_for_generation("g", above=0).generation_id == 1
-    client.seed_group("consumer", ["m"], topics=["orders"], type="consumer")
-    assert client.wait_for_member("consumer", "m", "STABLE", above=0) == client.group("consumer")
-    assert client.wait_for_commit("g", "orders-0", at_least=5).offset == 5
-    with pytest.raises(WaitTimeout, match=r"^not reached within 0 s: group g in Empty"):
-        client.wait_for_state("g", "Empty", timeout_s=0)
+def test_waits_return_what_was_waited_for_or_time_out(control: ControlHarness, client: Client) -> None:
+    group = client.group("g")
+    group.seed(2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
+    client.group("consumer").seed(["m"], topics=["orders"], type="consumer")
+    client.transaction("t").seed(records={"orders-1": 1})
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+    assert client.wait(group.stable(members=2)) == group.describe()
+    assert client.wait(group.state(above=0)).generation_id == 1
+    assert client.wait(client.group("consumer").member("m", "STABLE", above=0)) == client.group("consumer").describe()
+    assert client.wait(group.committed("orders-0", at_least=5)) == group.offsets()["orders", 0]
+    assert client.wait(client.transaction("t").state("Ongoing")) == client.transaction("t").describe()
+    assert client.wait(client.topic("orders").has(6)) == client.topic("orders").records()
+    assert client.wait(client.topic("orders").partition(1).has(1)) == client.topic("orders").records(1)
+    assert client.wait(client.topic("orders").exists(4)) == client.topic("orders").describe()
+    assert client.wait(client.broker(1).up()) == client.brokers[0]
+    assert [str(call) for call in client.wait(client.requested())] == list(map(str, client.journal.requests()))
+    both = client.wait(group.stable() & client.broker(1).up() & ~client.broker(9).up())
+    assert both == (group.describe(), client.brokers[0], None)
+    assert client.wait(group.stable() | client.broker(9).up()) is None
+    with pytest.raises(
+        WaitTimeout, match=r"^not reached within 0 s: group\('g'\)\.state\(state='Empty'\)\ng has been in"
+    ):
+        client.wait(group.state("Empty"), timeout_s=0)
 
 
 def test_waits_longer_than_the_limit_of_a_request_are_repeated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
-    with pytest.raises(WaitTimeout, match=r"^not reached within 0\.03 s: group g in Empty\n"):
-        client.wait_for_state("g", "Empty", timeout_s=0.03)
+    with pytest.raises(WaitTimeout, match=r"^not reached within 0\.03 s: group\('g'\)\.state\(state='Empty'\)\n"):
+        client.wait(client.group("g").state("Empty"), timeout_s=0.03)
     monkeypatch.undo()
-    client.seed_group("g", 1, topics=["orders"])
-    assert client.wait_for_state("g", "Stable", timeout_s=100).state == "Stable"
+    client.group("g").seed(1, topics=["orders"])
+    assert client.wait(client.group("g").stable(), timeout_s=100).state == "Stable"
 
 
 def test_a_timeout_has_fields(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
     with pytest.raises(WaitTimeout) as caught:
-        client.wait_for_generation("within 0.01 s: ", above=3, timeout_s=0.02)
+        client.wait(client.group("within 0.01 s: ").state(above=3), timeout_s=0.02)
     error = caught.value
-    assert (error.condition, error.timeout_s) == ("group within 0.01 s:  in a generation above 3", 0.02)
+    assert (error.condition, error.timeout_s) == ("group('within 0.01 s: ').state(above=3)", 0.02)
     assert "there is no such group" in error.state
     assert str(error) == f"not reached within 0.02 s: {error.condition}\n{error.state}"
 
@@ -396,58 +454,107 @@ def pass_through_stable(cluster: FakeCluster) -> None:
     """Make a group that is Stable for a moment, within one step of the cluster."""
 
     def steps() -> None:
-        cluster.seed_group("g", 1, topics=["orders"], generation=5)
-        cluster.evict("g", cluster.group("g").members[0].member_id)
+        cluster.group("g").seed(1, topics=["orders"], generation=5)
+        cluster.group("g").evict(cluster.group("g").describe().members[0].member_id)
 
-    cluster.call(steps)
-    assert cluster.group("g").state == "Empty"
+    internals(cluster).run(steps)
+    assert cluster.group("g").describe().state == "Empty"
 
 
 def test_a_state_between_two_requests_of_a_wait_is_not_missed(
     control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    post = client.post
-    requests: list[Any] = []
+    request_json = Http.request_json
+    requests: list[str] = []
 
-    def post_and_change(path: str, body: Any = None, **options: Any) -> Any:
+    def request_and_change(self: Http, method: str, path: str, *arguments: Any, **options: Any) -> Any:
         requests.append(path)
         try:
-            return post(path, body, **options)
+            return request_json(self, method, path, *arguments, **options)
         finally:
             if len(requests) == 1:
                 pass_through_stable(control.cluster)
 
-    monkeypatch.setattr(client, "post", post_and_change)
+    monkeypatch.setattr(Http, "request_json", request_and_change)
     monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
-    waits: dict[str, Callable[..., Any]] = {
-        "state": lambda **how: client.wait_for_state("g", "Stable", members=1, **how),
-        "generation": lambda **how: client.wait_for_generation("g", above=4, **how),
-    }
-    for name, wait in waits.items():
+    group = client.group("g")
+    conditions: list[Condition[Any]] = [group.stable(members=1), group.state(above=4)]
+    for condition in (*conditions, conditions[0] & conditions[1]):
         for polling in (None, [list]):
-            with subtests.test(wait=name, polling=polling):
+            with subtests.test(condition=str(condition), polling=polling):
                 control.cluster.reset()
                 requests.clear()
-                found = wait(timeout_s=TIMEOUT_S, polling=polling)
-                group, records = (found, []) if polling is None else found
-                assert (group.state, group.generation_id, len(group.members)) == ("Stable", 5, 1)
-                assert (records, len(requests)) == ([], 2)
+                found = client.wait(condition, TIMEOUT_S, polling=polling)
+                view = found[0] if isinstance(found, tuple) else found
+                assert (view.state, view.generation_id, len(view.members)) == ("Stable", 5, 1)
+                assert set(requests[:2]) == {"/v1/clusters/default/wait"}
 
 
 def test_waits_poll(control: ControlHarness, client: Client) -> None:
     def seed() -> str:
-        client.seed_group("g", 1, topics=["orders"], offsets={"orders-0": 0})
+        client.group("g").seed(1, topics=["orders"], offsets={"orders-0": 0})
         return "record"
 
-    group, records = client.wait_for_state("g", "Stable", members=1, polling=[seed])
-    assert (group, records) == (control.cluster.group("g"), ["record"])
-    assert client.wait_for_commit("g", "orders-0", at_least=0, polling=[seed]).records == []
+    polled = Polling([seed])
+    group = client.wait(client.group("g").stable(members=1), polling=polled)
+    assert (group, polled.records) == (control.cluster.group("g").describe(), ["record"])
+    assert client.wait(client.group("g").committed("orders-0", at_least=0), polling=polled).offset == 0
+    assert polled.records == ["record"]
+    polled = Polling([lambda: 1])
     with pytest.raises(WaitTimeout) as late:
-        client.wait_for_state("g", "Empty", polling=[lambda: 1], timeout_s=0)
-    assert (late.value.records, late.value.timeout_s) == ([1], 0)
-    with pytest.raises(PollError, match="ZeroDivisionError") as failed:
-        client.wait_for_request("Heartbeat", polling=[lambda: 1, lambda: 1 // 0])
-    assert failed.value.records == [1]
+        client.wait(client.group("g").state("Empty"), polling=polled, timeout_s=0.01)
+    assert (polled.records[0], late.value.timeout_s) == (1, 0.01)
+    polled = Polling([lambda: 1, lambda: 1 // 0])
+    with pytest.raises(PollError, match="ZeroDivisionError"):
+        client.wait(client.requested("Heartbeat"), polling=polled)
+    assert polled.records == [1]
+
+
+def test_conditions_are_looked_at_once_or_for_some_time(control: ControlHarness, client: Client) -> None:
+    group, broker = client.group("g"), client.broker(1)
+    assert not client.holds(group.stable())
+    with pytest.raises(ConditionNotMet, match=r"^group\('g'\)\.stable\(\): it does not hold\ng is Dead: "):
+        client.expect(group.stable())
+    group.seed(1, topics=["orders"])
+    assert client.holds(group.stable() & broker.up())
+    client.expect(group.stable() & ~client.topic("orders").has(1))
+    client.stays(group.stable(), for_s=0.01)
+    with pytest.raises(ConditionNotMet, match=r"^it did not hold for 60 s: ~broker\(1\)\.up\(\)\nbroker 1 is up$"):
+        client.stays(~broker.up(), for_s=60)
+
+
+def test_predicates_are_called_by_the_client(control: ControlHarness, client: Client) -> None:
+    calls: list[int] = []
+
+    def is_third_call() -> str:
+        calls.append(1)
+        return "third" if len(calls) == 3 else ""
+
+    third = predicate("the third call", is_third_call)
+    assert client.wait(third) == "third"
+    calls.clear()
+    assert client.wait(client.broker(1).up() & third) == (client.brokers[0], "third")
+    assert client.holds(predicate("true", lambda: True) & client.broker(1).up())
+    never = predicate("never", lambda: False)
+    client.stays(~never, for_s=0.01)
+    with pytest.raises(WaitTimeout, match=r"^not reached within 0\.01 s: never & broker\(1\)\.up\(\)\nbroker 1 is up"):
+        client.wait(never & client.broker(1).up(), timeout_s=0.01)
+    with pytest.raises(ConfigError, match="condition='never': expected a condition without predicates"):
+        client.expect(never)
+
+
+@in_trio_with_sockets
+async def test_tasks_wait_without_blocking_their_loop() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        with ControlServer(cluster) as server:
+            client = Client(server.url)
+            with pytest.raises(FakebrokerError, match=r"wait\(\) would block .*: use wait_async\(\)$"):
+                client.wait(client.group("g").stable())
+            with trio.fail_after(TIMEOUT_S):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(client.wait_async, client.group("g").stable())
+                    nursery.start_soon(client.stays_async, client.broker(1).up(), 0.01)
+                    cluster.group("g").seed(1)
 
 
 def test_a_wait_ends_when_the_cluster_is_deleted(client: Client) -> None:
@@ -459,30 +566,19 @@ def test_a_wait_ends_when_the_cluster_is_deleted(client: Client) -> None:
         polls.append(1)
         return len(polls)
 
-    with pytest.raises(ClusterStopped, match=r"^the cluster stopped during a wait: no cluster 'other'") as caught:
-        other.wait_for_state("g", "Stable", polling=[delete])
-    assert caught.value.records == [1]
+    polled = Polling([delete])
+    with pytest.raises(ClusterStopped, match=r"^the cluster stopped during a wait: no cluster 'other'"):
+        other.wait(other.group("g").stable(), polling=polled)
+    assert polled.records == [1]
     with pytest.raises(ConfigError, match=r"^no cluster 'other'"):
-        other.wait_for_state("g", "Stable", polling=[delete])
+        other.wait(other.group("g").stable(), polling=polled)
     assert polls == [1]
 
 
-def test_a_group_id_must_be_a_string(client: Client, subtests: pytest.Subtests) -> None:
+def test_a_group_id_must_be_a_string(client: Client) -> None:
     wrong: Any = b"g"
-    uses: dict[str, Callable[[], object]] = {
-        "group": lambda: client.group(wrong),
-        "offsets": lambda: client.offsets(wrong),
-        "timeline": lambda: client.timeline(wrong),
-        "explain": lambda: client.explain(wrong),
-        "coordinator_of": lambda: client.coordinator_of(wrong),
-        "wait_for_state": lambda: client.wait_for_state(wrong, "Dead"),
-        "wait_for_generation": lambda: client.wait_for_generation(wrong, above=0),
-        "wait_for_member": lambda: client.wait_for_member(wrong, "m"),
-        "wait_for_commit": lambda: client.wait_for_commit(wrong, "orders-0", at_least=0),
-    }
-    for name, use in uses.items():
-        with subtests.test(method=name), pytest.raises(ConfigError, match=r"^group_id=b'g': expected a string$"):
-            use()
+    with pytest.raises(ConfigError, match=r"^group_id=b'g': expected a string$"):
+        client.group(wrong)
 
 
 def test_further_clusters_are_created_and_deleted(client: Client) -> None:
@@ -491,14 +587,19 @@ def test_further_clusters_are_created_and_deleted(client: Client) -> None:
     assert other.overview()["clock"]["kind"] == "scaled"
     other.delete_cluster()
     with pytest.raises(ConfigError, match=r"^no cluster 'other': expected one of default$"):
-        other.group("g")
+        other.group("g").describe()
     with pytest.raises(ConfigError, match=r"^no cluster 'other': expected one of default$"):
-        other.timeline("g")
+        other.group("g").timeline()
 
 
 def test_errors_name_the_argument_and_what_was_expected(control: ControlHarness, client: Client) -> None:
-    with pytest.raises(ConfigError, match=r"^node_id=9: expected one of 1, 2, 3$"):
-        client.stop_broker(9)
+    with pytest.raises(NotFound, match=r"^no broker 9: expected one of 1, 2, 3$") as caught:
+        client.broker(9).stop()
+    assert (caught.value.field, caught.value.value, caught.value.expected) == ("broker", 9, "one of 1, 2, 3")
+    with pytest.raises(ConfigError, match=r"^node_id=1: expected a broker that is down: there is none$"):
+        client.broker(1).start()
+    with pytest.raises(ConfigError, match=r"^load_ms=-1: expected "):
+        client.broker(1).stop(load_ms=-1)
     with pytest.raises(ConfigError, match=r"^url='localhost': expected a URL such as"):
         Client("localhost")
     with pytest.raises(ConfigError, match=r"^token: expected printable characters of Latin-1$"):
@@ -516,7 +617,7 @@ def test_a_server_that_does_not_respond_is_an_error_with_its_url() -> None:
 
 def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
     broker = control.cluster.brokers[0]
-    with WireClient(broker, "app") as wire, client.fail("OffsetCommit", error="NOT_COORDINATOR", times=1):
+    with WireClient(broker, "app") as wire, client.inject_fault("OffsetCommit", error="NOT_COORDINATOR", times=1):
         wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
         static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
         wire.ask(static, HeartbeatResponse)
@@ -531,7 +632,7 @@ def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
         ("Heartbeat", {"member": "app"}),
     ]
     for api, filters in cases:
-        assert [call.api.name for call in client.requests(**filters)] == [api], filters
-        assert client.count(**filters) == 1
-        client.assert_never("JoinGroup", **filters)
-        client.wait_for_request(api, timeout_s=0, **filters)
+        assert [call.api.name for call in client.journal.requests(**filters)] == [api], filters
+        assert client.journal.count(**filters) == 1
+        client.journal.assert_never("JoinGroup", **filters)
+        client.wait(client.requested(api, **filters), timeout_s=0)

@@ -12,6 +12,7 @@ from fakebroker.coordinator.group_controls import GroupControls
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.server.fake_cluster import internals
 from tests.control.test_metrics import labeled, scrape
 from tests.support.control.consumer_members import A, ConsumerMember, reconciling
 from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster, next_event
@@ -34,7 +35,7 @@ def client(control: ControlHarness) -> Client:
 
 def test_lists_have_groups_of_both_types(control: ControlHarness, client: Client, subtests: pytest.Subtests) -> None:
     for name in ("classic", "empty"):
-        client.seed_group(name, int(name == "classic"), topics=["orders"])
+        client.group(name).seed(int(name == "classic"), topics=["orders"])
     with reconciling(control.cluster, "moving"), reconciling(control.cluster, "shared") as (a, b):
         a.beat(confirms=True)
         b.beat()
@@ -67,7 +68,7 @@ def test_lists_have_groups_of_both_types(control: ControlHarness, client: Client
 def test_rows_say_that_targets_have_an_interval(control: ControlHarness, client: Client) -> None:
     with reconciling(control.cluster) as (a, _):
         a.leave()
-        group = next(iter(control.cluster.cluster.brokers[1].coordinator.groups.consumer))
+        group = next(iter(internals(control.cluster).cluster.brokers[1].coordinator.groups.consumer))
     texts = [why_consumer_group(group, GroupControls(), [], interval_ms) for interval_ms in (0, 1_500)]
     assert texts == [
         "the next heartbeat of a member runs the assignor",
@@ -80,7 +81,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
         (row,) = client.group_rows()
         assert (row["type"], row["protocol_name"], row["generation_id"]) == ("consumer", "uniform", 3)
         assert row["why"].startswith("waiting for a to give up partitions; 0 of 2 have reached epoch 3")
-        assert row["until_ms"] == control.cluster.clock.now_ms() + 60_000
+        assert row["until_ms"] == internals(control.cluster).server.clock.now_ms() + 60_000
         assert client.blocked_groups()["groups"] == [
             {
                 "group_id": "g",
@@ -101,7 +102,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
         a.beat(confirms=True)
         (row,) = client.group_rows()
         assert row["why"].startswith("waiting for a heartbeat of b; 1 of 2 have reached epoch 3")
-        assert row["until_ms"] == control.cluster.clock.now_ms() + 45_000, "its session"
+        assert row["until_ms"] == internals(control.cluster).server.clock.now_ms() + 45_000, "its session"
         (blocked,) = client.blocked_groups()["groups"]
         assert (blocked["blocking"], blocked["partitions"]) == (["b"], 0)
         b.beat()
@@ -115,12 +116,12 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
 
 
 def test_views_of_the_client_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    client.seed_group("classic", 1, topics=["orders"])
-    client.seed_group("seeded", ["x", "y"], topics=["orders"], type="consumer")
+    client.group("classic").seed(1, topics=["orders"])
+    client.group("seeded").seed(["x", "y"], topics=["orders"], type="consumer")
     with reconciling(control.cluster):
-        assert client.group("g") == control.cluster.group("g")
+        assert client.group("g").describe() == control.cluster.group("g").describe()
         assert client.groups() == sorted(control.cluster.groups(), key=lambda each: each.group_id)
-        assert client.explain("g") == control.cluster.explain("g")
+        assert client.group("g").explain() == control.cluster.group("g").explain()
         b = control.get("/groups/g")["members"][1]
         assert [each["holder_id"] for each in b["awaited"]] == [A, A]
 
@@ -131,7 +132,7 @@ def test_rebalances_start_when_the_epoch_of_a_group_rises(control: ControlHarnes
         client.advance(2)
         a.beat(confirms=True)
         b.beat()
-        client.move_coordinator("g", to=control.cluster.coordinator_of("g").node_id % 3 + 1)
+        client.group("g").move_coordinator(to=control.cluster.group("g").coordinator().node_id % 3 + 1)
         assert [row["rebalances"] for row in client.group_rows()] == [0], "loading is no rebalance"
     found = scrape(control)
 
@@ -155,7 +156,7 @@ def test_streams_send_changes_of_consumer_groups(control: ControlHarness, client
             assert (latest["client_id"], latest["member_epoch"], len(latest["pending_revocation"])) == ("a", 2, 2)
             a.leave()
             b.leave()
-        assert control.request("DELETE", f"{BASE}/groups/g").status == 204
+        assert control.request("POST", f"{BASE}/groups/g/delete").status == 204
         rows: list[dict[str, Any]] = []
         while not rows or rows[-1]["state"] != "Dead":
             rows += next_event(response, "groups")["groups"]
@@ -164,14 +165,14 @@ def test_streams_send_changes_of_consumer_groups(control: ControlHarness, client
 
 
 def test_a_group_id_can_change_its_type(control: ControlHarness, client: Client) -> None:
-    client.seed_group("g", 0, topics=["orders"])
+    client.group("g").seed(0, topics=["orders"])
     assert [row["type"] for row in client.group_rows()] == ["classic"]
     with reconciling(control.cluster) as (a, b):
         assert [row["type"] for row in client.group_rows()] == ["consumer"]
         assert client.overview()["groups_by_type"] == {"classic": 0, "consumer": 1}
         a.leave()
         b.leave()
-    broker = control.cluster.coordinator_of("g")
+    broker = control.cluster.group("g").coordinator()
     with WireClient(broker) as wire:
         wire.ask(join_request("g"), JoinGroupResponse)
         member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
@@ -183,10 +184,10 @@ def test_a_group_id_can_change_its_type(control: ControlHarness, client: Client)
 def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols(
     control: ControlHarness, client: Client
 ) -> None:
-    client.seed_group("g", ["x", "y"], topics=["orders"], generation=7)
+    client.group("g").seed(["x", "y"], topics=["orders"], generation=7)
     assert client.group_rows()[0]["type"] == "classic"
     before = client.overview()["rebalances"]
-    with WireClient(control.cluster.coordinator_of("g")) as wire:
+    with WireClient(control.cluster.group("g").coordinator()) as wire:
         ConsumerMember(wire, "g", A).beat()
         (row,) = client.group_rows()
         assert (row["type"], row["state"], row["generation_id"], row["members"]) == ("consumer", "Reconciling", 8, 3)
@@ -197,7 +198,7 @@ def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols
         x = detail["members"][0]["member_id"]
         beat = heartbeat_request("g", x, 7)
         assert wire.ask(beat, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        found = [each for each in client.pending_deadlines() if each.kind == "join"]
+        found = [each for each in client.deadlines() if each.kind == "join"]
         assert [(each.member_ids, each.in_s, each.text) for each in found] == [
             (
                 (x,),
@@ -206,11 +207,11 @@ def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols
             )
         ]
         assert client.overview()["rebalances"] == before + 1
-    assert client.group("g") == control.cluster.group("g")
+    assert client.group("g").describe() == control.cluster.group("g").describe()
 
 
 def test_holds_are_shown_where_they_apply(control: ControlHarness, client: Client) -> None:
-    with reconciling(control.cluster) as (a, b), client.hold("g", "Reconciling", "a"):
+    with reconciling(control.cluster) as (a, b), client.group("g").hold("Reconciling", "a"):
         a.beat(confirms=True)
         (row,) = client.group_rows()
         assert row["why"].startswith("waiting for a (held) to give up partitions; 0 of 2 have reached epoch 3")
@@ -219,34 +220,34 @@ def test_holds_are_shown_where_they_apply(control: ControlHarness, client: Clien
         detail = control.get("/groups/g")
         assert [each["is_held"] for each in detail["members"]] == [True, False]
         assert detail["held_states"] == []
-        client.release("g", member="a")
+        client.group("g").release(member="a")
         a.beat()
         b.beat()
         assert client.group_rows()[0]["state"] == "Stable"
-        client.hold("g", "Assigning")
-        client.force_rebalance("g")
+        client.group("g").hold("Assigning")
+        client.group("g").rebalance()
         a.beat()
         (row,) = client.group_rows()
         assert (row["state"], row["why"]) == ("Assigning", "the assignor is held; an assignment was forced")
         assert control.get("/groups/g")["held_states"] == ["Assigning"]
         assert [each["is_held"] for each in client.blocked_groups()["groups"]] == [True]
-        client.fence_epoch("g", "b")
+        client.group("g").fence_epoch("b")
         assert control.get("/groups/g")["members"][1]["member_epoch"] == 0
 
 
 def test_commands_for_consumer_groups(control: ControlHarness, client: Client) -> None:
-    client.seed_group("g", ["a", "b"], topics=["orders"], type="consumer")
-    with client.hold("g", "Reconciling", member="a"), client.hold("g", "Assigning"):
-        client.force_rebalance("g")
-        assert "The assignor is held until it is released." in client.explain("g")
-        client.release("g", member="a")
+    client.group("g").seed(["a", "b"], topics=["orders"], type="consumer")
+    with client.group("g").hold("Reconciling", member="a"), client.group("g").hold("Assigning"):
+        client.group("g").rebalance()
+        assert "The assignor is held until it is released." in client.group("g").explain()
+        client.group("g").release(member="a")
         with pytest.raises(ConfigError, match="member='a': expected a member that is held; there is none"):
-            client.release("g", "Reconciling", "a")
-    assert "The next heartbeat of a member runs the assignor." in client.explain("g")
-    client.choose_assignment("g", {"a": ["orders-0"]})
-    client.fence_epoch("g", "a")
-    assert [member.member_epoch for member in client.group("g").members] == [0, 1]
-    client.evict("g", "b")
-    client.expire("g", "a")
-    assert client.group("g") == control.cluster.group("g")
-    assert client.group("g").state == "Empty"
+            client.group("g").release("Reconciling", "a")
+    assert "The next heartbeat of a member runs the assignor." in client.group("g").explain()
+    client.group("g").choose_assignment({"a": ["orders-0"]})
+    client.group("g").fence_epoch("a")
+    assert [member.member_epoch for member in client.group("g").describe().members] == [0, 1]
+    client.group("g").evict("b")
+    client.group("g").expire("a")
+    assert client.group("g").describe() == control.cluster.group("g").describe()
+    assert client.group("g").describe().state == "Empty"

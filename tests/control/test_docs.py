@@ -15,6 +15,7 @@ from fakebroker.control.routes.openapi import document
 from fakebroker.control.server import ControlServer
 from tests.support.control.browser import HTTP_ERROR, open_page
 from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.soak import soak_only
 
 TOKEN = "sesame"
 
@@ -99,17 +100,18 @@ def test_operations_are_shown_and_tried_out(browser: Browser, token: str | None)
         expect(page.locator(".opblock")).to_have_count(sum(map(len, paths.values())))
         assert page.evaluate("window.versions.swaggerUI.version").split(".")[0] == "5"
         expect(page.locator(".info")).to_contain_text("OAS 3.1")
-        waiting = operation(page, "wait-wait_for_state")
-        expect(waiting.locator(".opblock-section-request-body")).to_contain_text('"group_id"')
-        stopping = operation(page, "brokers-stop_broker")
+        waiting = operation(page, "cluster-wait")
+        expect(waiting.locator(".opblock-section-request-body")).to_contain_text('"condition"')
+        stopping = operation(page, "brokers-broker_stop")
         stopping.get_by_role("button", name="Try it out").click()
         stopping.get_by_placeholder("node_id").fill("2")
         stopping.get_by_role("textbox").last.fill('{"load_ms": 0}')
         stopping.get_by_role("button", name="Execute").click()
-        expect(stopping.locator(".live-responses-table tbody .response-col_status")).to_have_text("200")
+        expect(stopping.locator(".live-responses-table tbody .response-col_status")).to_have_text("204")
         assert [broker.up for broker in cluster.brokers] == [True, False]
 
 
+@soak_only("other tests use the page")
 @needs_swagger_ui
 @pytest.mark.slow
 def test_the_authorize_button_takes_another_token(browser: Browser) -> None:

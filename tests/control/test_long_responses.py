@@ -1,7 +1,6 @@
 """Requests to the dispatcher, without HTTP, that take long: the journal, lists of many groups, and waits."""
 
 import json
-from functools import partial
 
 import pytest
 import trio
@@ -74,21 +73,21 @@ def test_waits_end_when_their_cluster_is_deleted() -> None:
             clusters = Clusters(cluster)
             dispatcher = Dispatcher(clusters)
 
-            async def wait(kind: str, **body: object) -> None:
-                path = f"/v1/clusters/other/wait/{kind}"
+            async def send(operation: str, body: object) -> None:
+                path = f"/v1/clusters/other/{operation}"
                 replies.append(await dispatcher.handle(Request("POST", path, "", json.dumps(body).encode())))
 
             await clusters.create("other", FakeCluster(1))
-            nursery.start_soon(partial(wait, "state", group_id="g", state="Stable", timeout_s=60))
-            nursery.start_soon(partial(wait, "generation", group_id="g", above=1, timeout_s=60))
-            commit = {"group_id": "g", "partition": "t-0", "at_least": 1}
-            nursery.start_soon(partial(wait, "commit", **commit, timeout_s=60))
-            nursery.start_soon(partial(wait, "request", timeout_s=60))
+            stable, requested = {"is": "group.stable", "group_id": "g"}, {"is": "requested"}
+            committed = {"is": "group.committed", "group_id": "g", "partition": "t-0", "at_least": 1}
+            for condition in (stable, requested, committed, {"all": [stable, requested]}):
+                nursery.start_soon(send, "wait", {"condition": condition, "timeout_s": 60})
+            nursery.start_soon(send, "stays", {"condition": {"not": stable}, "for_s": 60})
             await trio.testing.wait_all_tasks_blocked()
             with trio.fail_after(TIMEOUT_S):
                 await clusters.delete("other")
                 await trio.testing.wait_all_tasks_blocked()
-            assert len(replies) == 4
+            assert len(replies) == 5
         return replies
 
     for reply in trio.run(run):

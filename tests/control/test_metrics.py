@@ -17,6 +17,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator
@@ -48,17 +49,17 @@ def labeled(**labels: Any) -> frozenset[tuple[str, str]]:
 
 
 def test_metrics_count_requests_errors_groups_rebalances_and_faults(control: ControlHarness) -> None:
-    seed = {"members": ["a"], "topics": ["orders"]}
-    member = control.post("/groups/g/seed", seed, 201) and control.get("/groups/g")["members"][0]["member_id"]
-    broker = control.cluster.coordinator_of("g")
-    fault = control.post("/faults", {"api": "Heartbeat", "client_id": "other", "drop": True}, 201)["id"]
+    control.post("/groups/g/seed", {"members": ["a"], "topics": ["orders"]})
+    member = control.get("/groups/g")["members"][0]["member_id"]
+    broker = control.cluster.group("g").coordinator()
+    fault = control.post("/inject_fault", {"api": "Heartbeat", "client_id": "other", "drop": True})["id"]
     with WireClient(broker) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         for _ in range(3):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id=member), HeartbeatResponse)
         wire.ask(HeartbeatRequest(group_id="g", generation_id=9, member_id=member), HeartbeatResponse)
-        control.post("/groups/g/force_rebalance")
-        control.post("/clock/advance", {"seconds": 2})
+        control.post("/groups/g/rebalance")
+        control.post("/advance", {"seconds": 2})
         control.post("/groups/g/evict", {"member": "a"})
         found = scrape(control)
     assert found["fakebroker_requests_total"][labeled(api="Heartbeat", broker=broker.node_id)] == 4
@@ -87,7 +88,7 @@ def test_metrics_of_transactions(control: ControlHarness) -> None:
     control.post("/reset")
     before = scrape(control)["fakebroker_transactions_ended_total"]
     for name in ("t", "u", "v"):
-        control.post(f"/transactions/{name}/seed", {"records": {"orders-0": 1}, "timeout_ms": 900_000}, 201)
+        control.post(f"/transactions/{name}/seed", {"records": {"orders-0": 1}, "timeout_ms": 900_000})
     control.post("/transactions/u/abort")
     control.post("/transactions/v/hold_markers")
     control.post("/transactions/v/abort")
@@ -103,7 +104,7 @@ def test_metrics_of_transactions(control: ControlHarness) -> None:
     assert found["fakebroker_partitions_with_late_transactions"] == {labeled(): 0}
     overview = control.get("")
     assert (overview["transactions_by_state"]["CompleteAbort"], overview["waiting_markers"]) == (1, 1)
-    control.post("/clock/advance", {"seconds": 1_201})
+    control.post("/advance", {"seconds": 1_201})
     assert scrape(control)["fakebroker_partitions_with_late_transactions"] == {labeled(): 1}, "whose marker is held"
 
 
@@ -111,11 +112,11 @@ def test_metrics_of_transactions(control: ControlHarness) -> None:
 def test_requests_that_the_journal_drops_later_are_counted(journal: str) -> None:
     with FakeCluster(1, journal=journal, journal_calls=40) as cluster:  # type: ignore[arg-type]  # one of the modes
         meter = Meter(cluster)
-        cluster.watch(meter.on_change)
+        internals(cluster).server.watch(meter.on_change)
         with WireClient(cluster.brokers[0]) as wire:
             for _ in range(500):
                 wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         assert meter.totals.requests == {("Heartbeat", 1): 500}
         assert meter.totals.errors == {("Heartbeat", 1, "UNKNOWN_MEMBER_ID"): 500}
         assert meter.missed == 0
@@ -124,45 +125,45 @@ def test_requests_that_the_journal_drops_later_are_counted(journal: str) -> None
 def test_delayed_responses_are_counted_when_sent_and_counting_continues_after_a_reset() -> None:
     with FakeCluster(1, clock="manual") as cluster:
         meter = Meter(cluster)
-        cluster.watch(meter.on_change)
-        cluster.fail("Heartbeat", delay_s=3)
+        internals(cluster).server.watch(meter.on_change)
+        cluster.inject_fault("Heartbeat", delay_s=3)
         with WireClient(cluster.brokers[0]) as wire:
             wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"))
-            cluster.wait_for_request("Heartbeat")
-            cluster.call(meter.catch_up)
+            cluster.wait(cluster.requested("Heartbeat"))
+            internals(cluster).run(meter.catch_up)
             assert meter.totals.requests == {("Heartbeat", 1): 1}
             assert meter.totals.broker_times == {}
             cluster.advance(3)
-            cluster.call(meter.catch_up)
+            internals(cluster).run(meter.catch_up)
             assert meter.totals.broker_times["Heartbeat"].sum_ms == 3000
             assert isinstance(wire.receive(), HeartbeatResponse)
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
         with WireClient(cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         assert meter.totals.requests == {("Heartbeat", 1): 1, ("FindCoordinator", 1): 2}
 
 
 def test_the_latency_of_a_delayed_response_does_not_depend_on_when_it_is_counted() -> None:
     with FakeCluster(1, {"orders": 1}, clock="manual") as cluster:
-        cluster.seed_group("g", 1, topics=["orders"])
-        member_id = cluster.group("g").members[0].member_id
+        cluster.group("g").seed(1, topics=["orders"])
+        member_id = cluster.group("g").describe().members[0].member_id
         meter = Meter(cluster)
-        cluster.fail("Heartbeat", delay_s=3)
+        cluster.inject_fault("Heartbeat", delay_s=3)
         with WireClient(cluster.brokers[0]) as wire:
             wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id))
-            cluster.wait_for_request("Heartbeat")
+            cluster.wait(cluster.requested("Heartbeat"))
             cluster.advance(3)
             assert wire.receive() is not None
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         assert meter.totals.requests == {("Heartbeat", 1): 1}
         assert meter.totals.broker_times["Heartbeat"].sum_ms == 3000
 
 
 def rates_of(cluster: FakeCluster, meter: Meter) -> dict[str, ApiRate]:
     """Return the rates of all requests so far, by API."""
-    cluster.call(meter.catch_up)
+    internals(cluster).run(meter.catch_up)
     window = RateWindow()
     window.record(0.0, Totals())
     return {rate["api"]: rate for rate in window.rates(1.0, meter.totals, [1])["by_api"]}
@@ -171,12 +172,12 @@ def rates_of(cluster: FakeCluster, meter: Meter) -> dict[str, ApiRate]:
 def test_delays_of_faults_are_in_the_broker_time_and_those_of_the_network_in_the_wire_time_only() -> None:
     with FakeCluster(1) as cluster, WireClient(cluster.brokers[0]) as wire:
         meter = Meter(cluster)
-        cluster.call(meter.catch_up)
-        cluster.fail("Heartbeat", delay_s=0.05)
-        cluster.fail("OffsetCommit", delay_before_s=0.05)
+        internals(cluster).run(meter.catch_up)
+        cluster.inject_fault("Heartbeat", delay_s=0.05)
+        cluster.inject_fault("OffsetCommit", delay_before_s=0.05)
         wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
         wire.ask(commit_request(1), OffsetCommitResponse, 8)
-        cluster.set_broker(1, round_trip_s=0.05)
+        cluster.broker(1).set_network(round_trip_s=0.05)
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         rates = rates_of(cluster, meter)
         for api, least_broker_ms in (("Heartbeat", 50), ("OffsetCommit", 50), ("FindCoordinator", 0)):
@@ -189,7 +190,7 @@ def test_delays_of_faults_are_in_the_broker_time_and_those_of_the_network_in_the
 
 
 def shrink_send_buffers(cluster: FakeCluster) -> None:
-    for connection in cluster.connections:
+    for connection in internals(cluster).server.reactor.connections.values():
         assert isinstance(connection.socket, socket.socket)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
 
@@ -197,40 +198,42 @@ def shrink_send_buffers(cluster: FakeCluster) -> None:
 def test_a_client_that_does_not_read_has_a_long_wire_time() -> None:
     with FakeCluster(1, {"t": 2_000}) as cluster, WireClient(cluster.brokers[0]) as wire:
         meter = Meter(cluster)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        cluster.call(lambda: shrink_send_buffers(cluster))
+        internals(cluster).run(lambda: shrink_send_buffers(cluster))
         requests = 20  # Their responses do not fit into the buffers.
         for _ in range(requests):
             wire.send(MetadataRequest(topics=None), 9)
-        cluster.wait_for_request("Metadata", count=requests)
+        cluster.wait(cluster.requested("Metadata", count=requests))
 
         def stalled_responses() -> int:
             meter.catch_up()
-            return sum(len(each.unsent_responses) for each in cluster.connections)
+            return sum(len(each.unsent_responses) for each in internals(cluster).server.reactor.connections.values())
 
-        stalled = cluster.call(stalled_responses)
+        stalled = internals(cluster).run(stalled_responses)
         assert stalled > 0
         assert meter.totals.wire_times["Metadata"].count == requests - stalled
         assert meter.totals.broker_times["Metadata"].count == requests
         for _ in range(requests):
             wire.receive_frame()
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         assert meter.totals.wire_times["Metadata"].count == requests
-        assert cluster.call(lambda: [each.unsent_responses for each in cluster.connections]) == [[]]
+        assert internals(cluster).run(
+            lambda: [each.unsent_responses for each in internals(cluster).server.reactor.connections.values()]
+        ) == [[]]
 
 
 def test_requests_that_wait_by_design_are_not_in_the_latency_of_the_others() -> None:
     config = {"group.initial.rebalance.delay.ms": 3000}
     with FakeCluster(1, clock="manual", config=config) as cluster, WireClient(cluster.brokers[0]) as wire:
         meter = Meter(cluster)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         wire.send(join_request(member_id=""), 3)
-        cluster.wait_for_request("JoinGroup")
+        cluster.wait(cluster.requested("JoinGroup"))
         cluster.advance(3)
         wire.receive()
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         window = RateWindow()
         window.record(0.0, Totals())
         rates = window.rates(1.0, meter.totals, [1])
@@ -243,13 +246,13 @@ def test_requests_that_wait_by_design_are_not_in_the_latency_of_the_others() -> 
 def test_nothing_is_measured_without_a_control_server() -> None:
     with FakeCluster(1) as cluster, WireClient(cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        assert cluster.call(cluster.response_times.take) == {}
+        assert internals(cluster).run(internals(cluster).server.reactor.response_times.take) == {}
         meter = Meter(cluster)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        cluster.call(meter.unsubscribe)
+        internals(cluster).run(meter.unsubscribe)
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        assert cluster.call(cluster.response_times.take) == {}
+        assert internals(cluster).run(internals(cluster).server.reactor.response_times.take) == {}
 
 
 FAMILIES = (
@@ -275,9 +278,9 @@ def test_expositions_are_read_by_the_parsers_of_prometheus(subtests: pytest.Subt
     ):
         for group_id in odd:
             wire.ask(HeartbeatRequest(group_id=group_id, generation_id=1, member_id="x"), HeartbeatResponse)
-            control.cluster.fail("Heartbeat", group=group_id, delay_s=0.5)
+            control.cluster.inject_fault("Heartbeat", group=group_id, delay_s=0.5, may_miss=True)
         wire.send(HeartbeatRequest(group_id=odd[0], generation_id=1, member_id="x"))
-        control.cluster.wait_for_request("Heartbeat", group=odd[0], count=2)
+        control.cluster.wait(control.cluster.requested("Heartbeat", group=odd[0], count=2))
         control.cluster.advance(0.5)
         wire.receive()
         counters: dict[Any, float] = {}
@@ -330,9 +333,11 @@ def test_quantiles_of_metrics_are_right(subtests: pytest.Subtests) -> None:
     delays_s = [0.003 * 1.7**step for step in range(12)]
     with controlled_cluster(1, clock="manual") as control, WireClient(control.cluster.brokers[0]) as wire:
         for delay_s in delays_s:
-            with control.cluster.fail("Heartbeat", delay_s=delay_s):
+            with control.cluster.inject_fault("Heartbeat", delay_s=delay_s):
                 wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"))
-                control.cluster.wait_for_request("Heartbeat", since=control.cluster.clock.now_ms())
+                control.cluster.wait(
+                    control.cluster.requested("Heartbeat", since=internals(control.cluster).server.clock.now_ms())
+                )
                 control.cluster.advance(delay_s)
                 wire.receive()
                 control.cluster.advance(1)
@@ -357,7 +362,7 @@ def test_counters_do_not_decrease_at_a_reset() -> None:
 def test_metrics_have_labels_for_clusters_and_faults() -> None:
     with controlled_cluster(1) as control:
         assert control.request("POST", "/v1/clusters", {"name": "other", "brokers": 2}).status == 201
-        fault = control.post("/faults", {"api": "FindCoordinator", "error": "COORDINATOR_NOT_AVAILABLE"}, 201)["id"]
+        fault = control.post("/inject_fault", {"api": "FindCoordinator", "error": "COORDINATOR_NOT_AVAILABLE"})["id"]
         with WireClient(control.cluster.brokers[0]) as wire:
             for _ in range(2):
                 wire.ask(find_coordinator("g"), FindCoordinatorResponse)
@@ -376,24 +381,24 @@ def test_metrics_have_labels_for_clusters_and_faults() -> None:
 def test_requests_that_the_journal_dropped_before_counting_are_missed() -> None:
     with FakeCluster(1, clock="manual", journal_calls=3) as cluster:
         meter = Meter(cluster)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         with WireClient(cluster.brokers[0]) as wire:
             for _ in range(5):
                 wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         assert (meter.totals.requests, meter.missed) == ({("FindCoordinator", 1): 3}, 2)
 
 
 def test_rates_are_averages_of_the_last_seconds() -> None:
     with FakeCluster(2) as cluster:
         meter, window = Meter(cluster), RateWindow()
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         window.record(10.0, meter.totals)
         with WireClient(cluster.brokers[1]) as wire:
             for _ in range(8):
                 wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
-        cluster.call(meter.catch_up)
+        internals(cluster).run(meter.catch_up)
         rates = window.rates(14.0, meter.totals, [1, 2])
         assert rates["requests_per_s"] == 2.0
         assert rates["by_broker"] == [{"node_id": 1, "requests_per_s": 0.0}, {"node_id": 2, "requests_per_s": 2.0}]

@@ -10,6 +10,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.server.fake_cluster import internals
 from tests.support.control.browser import (
     HTTP_ERROR,
     StallableConsumer,
@@ -65,7 +66,7 @@ def test_a_rebalance_is_shown_with_its_cause_when_the_page_opens(
         expect(rebalancing_items(page)).to_contain_text("waiting for slow; 2 of 3 have joined")
         assert low_contrast_texts(page) == []
 
-        index = cluster.cluster.offsets_partition_of(GROUP).index
+        index = internals(cluster).cluster.offsets_partition_of(GROUP).index
         expect(page.locator(".partitions [data-rebalancing]")).to_have_attribute(
             "aria-label", f"Partition {index}: 1 group, 3 members, rebalancing"
         )
@@ -78,11 +79,11 @@ def test_a_rebalance_is_shown_with_its_cause_when_the_page_opens(
 def test_a_rebalance_that_starts_while_the_page_is_open_is_also_a_recent_change(
     browser: Browser, cluster: FakeCluster, url: str
 ) -> None:
-    cluster.seed_group(GROUP, 2, topics=["orders"])
+    cluster.group(GROUP).seed(2, topics=["orders"])
     with open_page(browser, url) as page:
         wait_until_live(page)
         expect(recent_changes(page)).to_have_count(0)
-        cluster.force_rebalance(GROUP)
+        cluster.group(GROUP).rebalance()
         expect(recent_changes(page)).to_contain_text(f"{GROUP} PreparingRebalance")
         expect(rebalancing_items(page)).to_contain_text(f"{GROUP}PreparingRebalance")
 
@@ -110,7 +111,7 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
         page.keyboard.press("ArrowLeft")
         expect(page.locator(".readout")).to_contain_text("PreparingRebalance, generation")
 
-        generation_id = cluster.group(GROUP).generation_id
+        generation_id = cluster.group(GROUP).describe().generation_id
         slow.resume()
         expect(page.locator(".view .chip").first).to_have_text("Stable")
         expect(page.locator(".facts").last).to_contain_text(f"generation {generation_id + 1}")
@@ -147,7 +148,7 @@ def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, ur
             expect(state).to_have_text("Stable")
             page.get_by_role("row").filter(has_text="one").get_by_role("button", name="Evict").first.click()
             expect(page.locator(".scroll").nth(2)).to_contain_text("left: one")
-            leader = cluster.coordinator_of(GROUP).node_id
+            leader = cluster.group(GROUP).coordinator().node_id
             to = next(each.node_id for each in cluster.brokers if each.node_id != leader)
             page.get_by_label("Move coordinator to").select_option(str(to))
             page.get_by_role("button", name="Move").click()
@@ -189,7 +190,7 @@ def test_names_from_clients_are_shown_as_text_and_work_in_urls(
     browser: Browser, cluster: FakeCluster, url: str
 ) -> None:
     for group_id in STRANGE_IDS:
-        cluster.seed_group(group_id, [STRANGE_IDS[0]], topics=["orders"])
+        cluster.group(group_id).seed([STRANGE_IDS[0]], topics=["orders"])
     with WireClient(cluster.brokers[0], client_id=STRANGE_IDS[1]) as wire, open_page(browser, url) as page:
         wire.send(FindCoordinatorRequest(coordinator_keys=[STRANGE_IDS[0]]))
         wire.receive()
@@ -212,13 +213,34 @@ def test_names_from_clients_are_shown_as_text_and_work_in_urls(
 
 
 def test_a_group_with_the_empty_id_is_shown(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    cluster.seed_group("", topics=["orders"], lag=0)
-    cluster.seed_group(GROUP, 1, topics=["orders"])
+    cluster.group("").seed(topics=["orders"], lag=0)
+    cluster.group(GROUP).seed(1, topics=["orders"])
     with open_page(browser, url) as page:
         page.locator(".groups").get_by_role("link", name="(empty id)").click()
         expect(page.locator("h2.id")).to_have_text("(empty id)")
         expect(page.locator(".explanation")).to_contain_text("has been in Empty")
         expect(page.get_by_role("row").filter(has_text="orders-5")).to_be_visible()
+
+
+def test_the_lag_of_a_group_is_shown_in_the_list_and_by_partition(
+    browser: Browser, cluster: FakeCluster, url: str
+) -> None:
+    lag = {"orders-0": 1_200, "orders-1": 0}
+    cluster.group(GROUP).seed(1, topics=["orders"], offsets={"orders-0": 5, "orders-1": 3}, lag=lag)
+    with open_page(browser, url) as page:
+        columns, row = page.locator(".groups thead th"), page.locator(".groups tbody tr")
+        expect(columns).to_contain_text(["Members", "Lag", "Rebalances"])
+        expect(row.locator(".lag")).to_have_text("1,200")
+        cluster.topic("orders").produce(["new"], partition=1)
+        expect(row.locator(".lag")).to_have_text("1,201")  # No event of the group announces records.
+        row.get_by_role("link", name=GROUP).click()
+        committed = page.locator(".columns table").last
+        expect(committed.locator("th")).to_have_text(["Partition", "Offset", "Lag", "Metadata"])
+        expect(committed.locator("tbody tr")).to_have_text(["orders-051,200", "orders-131"])
+        cluster.topic("orders").produce(["newer"], partition=1)
+        expect(committed.locator("tbody tr").last).to_have_text("orders-132")
+        cluster.topic("orders").delete()
+        expect(committed.locator("tbody tr")).to_have_count(0)
 
 
 def test_equal_changes_are_listed_once_each_with_a_manual_clock(browser: Browser) -> None:
@@ -230,11 +252,11 @@ def test_equal_changes_are_listed_once_each_with_a_manual_clock(browser: Browser
         wait_until_stable(cluster, GROUP, 1)
         with open_page(browser, f"{server.url}/#groups/{GROUP}") as page:
             for _ in range(3):
-                generation_id = cluster.group(GROUP).generation_id
-                cluster.force_rebalance(GROUP)
-                cluster.wait_for_generation(GROUP, above=generation_id)
+                generation_id = cluster.group(GROUP).describe().generation_id
+                cluster.group(GROUP).rebalance()
+                cluster.wait(cluster.group(GROUP).state(above=generation_id))
                 wait_until_stable(cluster, GROUP, 1)
-                expected = [str(moment.generation_id) for moment in reversed(cluster.timeline(GROUP).moments)]
+                expected = [str(moment.generation_id) for moment in reversed(cluster.group(GROUP).timeline().moments)]
                 changes = page.locator(".columns tbody").first
                 expect(changes.locator("td:nth-child(2)")).to_have_text(expected)
 
@@ -288,7 +310,7 @@ def test_faults_are_added_shown_and_removed(browser: Browser, cluster: FakeClust
         form.get_by_label("Value").fill("OFFSET_OUT_OF_RANGE")
         form.get_by_role("button", name="Add fault").click()
         expect(form.get_by_role("alert")).to_contain_text("OFFSET_OUT_OF_RANGE")
-        assert cluster.faults == []
+        assert cluster.faults() == []
 
         form.get_by_label("Value").fill("REBALANCE_IN_PROGRESS")
         form.get_by_label("Maximum count").fill("3")
@@ -300,14 +322,14 @@ def test_faults_are_added_shown_and_removed(browser: Browser, cluster: FakeClust
         expect(page.locator("#fault-count")).to_have_text("")
         row.get_by_role("button", name="Remove").click()
         expect(page.get_by_text("No faults.")).to_be_visible()
-        assert cluster.faults == []
+        assert cluster.faults() == []
 
 
 def test_brokers_stop_and_start_and_coordinators_move(browser: Browser, cluster: FakeCluster, url: str) -> None:
     with StallableConsumer(cluster, GROUP, "one"), open_page(browser, url) as page:
         wait_until_stable(cluster, GROUP, 1)
-        leader = cluster.coordinator_of(GROUP).node_id
-        index = cluster.cluster.offsets_partition_of(GROUP).index
+        leader = cluster.group(GROUP).coordinator().node_id
+        index = internals(cluster).cluster.offsets_partition_of(GROUP).index
         broker_card(page, leader).get_by_role("button", name="Stop").click()
         expect(broker_card(page, leader)).to_contain_text("down")
         expect(broker_card(page, leader).locator(".partitions button")).to_have_count(0)
@@ -315,7 +337,7 @@ def test_brokers_stop_and_start_and_coordinators_move(browser: Browser, cluster:
         expect(broker_card(page, leader)).to_contain_text("up")
 
         wait_until_stable(cluster, GROUP, 1)
-        away = cluster.coordinator_of(GROUP).node_id
+        away = cluster.group(GROUP).coordinator().node_id
         page.get_by_label("Load time").fill("600000")
         broker_card(page, away).get_by_role("button", name=f"Partition {index}:").click()
         expect(page.locator("#partition")).to_contain_text(f"__consumer_offsets-{index} on broker {away}: 1 group")
@@ -330,8 +352,8 @@ def test_brokers_stop_and_start_and_coordinators_move(browser: Browser, cluster:
 
 def test_a_manual_clock_is_advanced(browser: Browser) -> None:
     with FakeCluster(topics={"orders": 1}, clock="manual") as cluster, ControlServer(cluster) as server:
-        cluster.seed_group(GROUP, 1, topics=["orders"])
-        began_ms = cluster.clock.now_ms()
+        cluster.group(GROUP).seed(1, topics=["orders"])
+        began_ms = internals(cluster).server.clock.now_ms()
         with open_page(browser, f"{server.url}/#clock") as page:
             expect(page.get_by_text("their time stops until it is advanced")).to_be_visible()
             page.get_by_role("button", name="+5 s", exact=True).click()
@@ -342,8 +364,8 @@ def test_a_manual_clock_is_advanced(browser: Browser) -> None:
             expect(session).to_contain_text("1.0 s")
             page.get_by_role("button", name="Advance to next deadline").click()
             expect(session).to_have_count(0)
-        assert cluster.clock.now_ms() - began_ms == pytest.approx(45_000)
-        assert cluster.group(GROUP).state == "Empty"
+        assert internals(cluster).server.clock.now_ms() - began_ms == pytest.approx(45_000)
+        assert cluster.group(GROUP).describe().state == "Empty"
 
 
 def test_the_page_can_be_used_with_the_keyboard_alone(browser: Browser, cluster: FakeCluster, url: str) -> None:

@@ -64,7 +64,7 @@ def test_a_hidden_page_closes_its_event_stream(browser: Browser, cluster: FakeCl
         wait_until_live(page)
         with page.expect_event("requestfailed", lambda request: "/stream?" in request.url):
             page.evaluate(_SET_VISIBLE, False)
-        cluster.seed_group(GROUP, 1, topics=["orders"])
+        cluster.group(GROUP).seed(1, topics=["orders"])
         with page.expect_request("**/stream?*"):
             page.evaluate(_SET_VISIBLE, True)
         expect(page.locator(".groups").get_by_role("link", name=GROUP)).to_be_visible()

@@ -12,9 +12,9 @@ ID = "a/b <i>"
 
 
 def test_a_transaction_is_listed_explained_and_ended(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    cluster.seed_transaction(ID, records={"orders-0": 2, "orders-3": 1}, epoch=7)
-    cluster.seed_transaction("other", state="CompleteCommit")
-    cluster.seed_hanging_transaction("orders-5", offset=9)
+    cluster.transaction(ID).seed(records={"orders-0": 2, "orders-3": 1}, epoch=7)
+    cluster.transaction("other").seed(state="CompleteCommit")
+    cluster.topic("orders").partition(5).seed_hanging_transaction(offset=9)
     with open_page(browser, url, "dark") as page:
         page.keyboard.press("x")
         rows = page.locator("table.groups tbody tr")
@@ -35,7 +35,7 @@ def test_a_transaction_is_listed_explained_and_ended(browser: Browser, cluster: 
         expect(state).to_have_text("PrepareAbort")
         expect(explanation).to_contain_text("It waits for markers of orders-0, held until")
         expect(page.locator(".picture .state.PrepareAbort")).to_have_count(1)
-        expect(page.get_by_role("row").filter(has_text="Ongoing → PrepareAbort")).to_contain_text("abort_transaction")
+        expect(page.get_by_role("row").filter(has_text="Ongoing → PrepareAbort")).to_contain_text("transaction.abort")
         assert low_contrast_texts(page) == []
         page.locator(".picture").focus()
         page.keyboard.press("ArrowLeft")

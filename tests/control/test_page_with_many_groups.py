@@ -11,6 +11,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.control.browser import StallableConsumer, open_page, wait_until_live, wait_until_stable
+from tests.support.soak import soak_only
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
@@ -78,6 +79,7 @@ def test_requests_are_sampled_under_load(browser: Browser, cluster: FakeCluster,
         assert page.locator(".requests tbody tr").count() <= 200
 
 
+@soak_only("one test with so many groups is enough")
 def test_all_views_work_with_ten_thousand_groups_under_load(browser: Browser, cluster: FakeCluster, url: str) -> None:
     seed_groups(cluster, 10_000)
     with open_page(browser, f"{url}#requests") as page, under_load(cluster):

@@ -67,13 +67,13 @@ def test_the_port_of_a_broker_is_in_use_for_control() -> None:
 def test_a_manual_clock_is_advanced_over_http() -> None:
     with serve_process("--clock", "manual", "--topic", "orders:6") as served:
         cluster = Client(served.control)
-        cluster.seed_group("g", 2, topics=["orders"])
-        (first, *_) = cluster.pending_deadlines()
+        cluster.group("g").seed(2, topics=["orders"])
+        (first, *_) = cluster.deadlines()
         assert first.in_s == 45
         cluster.advance(44)
-        assert cluster.group("g").state == "Stable"
+        assert cluster.group("g").describe().state == "Stable"
         cluster.advance(1)
-        assert cluster.group("g").state == "Empty"
+        assert cluster.group("g").describe().state == "Empty"
 
 
 @pytest.mark.parametrize("name", ["hypercorn", "prometheus_client"])

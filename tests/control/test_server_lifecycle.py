@@ -22,6 +22,7 @@ from fakebroker.control import server as server_module
 from fakebroker.control.app import App
 from fakebroker.control.auth import Guard
 from fakebroker.control.server import ControlServer
+from fakebroker.server.fake_cluster import internals
 from tests.support.control.asgi import END_OF_BODY, AsgiRequest, BlockingDispatcher, ImmediateDispatcher, http_scope
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster, next_event
 from tests.support.server.bystander import open_files
@@ -100,7 +101,7 @@ async def test_a_disconnect_within_the_body_gets_no_response() -> None:
 
 
 def wait_until(condition: Callable[[], bool], control: ControlHarness) -> None:
-    while not control.cluster.call(condition):
+    while not internals(control.cluster).run(condition):
         pass
 
 
@@ -110,14 +111,11 @@ def test_stopping_the_server_ends_waits_and_streams_but_not_the_cluster(
     with FakeCluster(1) as cluster:
         with ControlServer(cluster) as server:
             control = ControlHarness(cluster, server)
-            watchers = cluster.call(lambda: len(cluster._server.reactor.watchers))
             responses: list[Any] = []
-            body = {"group_id": "g", "state": "Stable", "timeout_s": 60}
-            waiter = threading.Thread(
-                target=lambda: responses.append(control.request("POST", f"{BASE}/wait/state", body))
-            )
+            body = {"condition": {"is": "group.stable", "group_id": "g"}, "timeout_s": 60}
+            waiter = threading.Thread(target=lambda: responses.append(control.request("POST", f"{BASE}/wait", body)))
             waiter.start()
-            wait_until(lambda: len(cluster._server.reactor.watchers) > watchers, control)
+            wait_until(lambda: len(internals(cluster).watches) == 1, control)
             stream = control.stream("/stream")
             events = stream.__enter__()
             next_event(events, "overview")
@@ -270,7 +268,7 @@ def test_an_error_in_the_server_is_logged_and_does_not_stop_the_brokers(
 
     monkeypatch.setattr(server_module, "serve", fail)
     with controlled_cluster(1) as control:
-        control.cluster.seed_group("g", 1)
+        control.cluster.group("g").seed(1)
     assert [record.getMessage() for record in caplog.records] == ["control server failed"]
 
 

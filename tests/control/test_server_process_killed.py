@@ -29,10 +29,10 @@ def kill(served: ServeProcess) -> None:
 
 def test_the_client_raises_unreachable(served: ServeProcess) -> None:
     client = Client(served.control)
-    client.create_topic("bills")
+    client.topic("bills").create()
     kill(served)
     with pytest.raises(Unreachable, match=f"^no response from {served.control}: "):
-        client.create_topic("more")
+        client.topic("more").create()
 
 
 def test_top_exits_with_an_error_and_restores_the_terminal(served: ServeProcess) -> None:

@@ -26,7 +26,7 @@ def test_a_stream_sends_overviews_groups_timelines_and_requests(control: Control
     with control.stream("/stream?group=g") as stream:
         assert stream.getheader("content-type") == "text/event-stream"
         assert next_event(stream, "overview")["members"] == 0
-        control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
+        control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]})
         groups = next_event(stream, "groups")
         assert [(row["group_id"], row["state"]) for row in groups["groups"]] == [("g", "Stable")]
         timeline = next_event(stream, "timeline")
@@ -53,13 +53,13 @@ def test_requests_are_sampled_and_all_are_counted(control: ControlHarness) -> No
 def test_changes_right_after_the_start_of_a_stream_are_sent(control: ControlHarness) -> None:
     for number in range(3):
         with control.stream(f"/stream?kinds=groups&group=quick-{number}") as stream:
-            control.post(f"/groups/quick-{number}/seed", {"members": 1, "topics": ["orders"]}, 201)
+            control.post(f"/groups/quick-{number}/seed", {"members": 1, "topics": ["orders"]})
             assert next_event(stream, "timeline")["group_id"] == f"quick-{number}"
 
 
 def test_the_first_change_of_a_cluster_is_sent() -> None:
     with controlled_cluster(1) as control, control.stream("/stream?kinds=groups") as stream:
-        control.cluster.seed_group("g", 1)
+        control.cluster.group("g").seed(1)
         assert next_event(stream, "groups")["groups"][0]["group_id"] == "g"
 
 
@@ -72,14 +72,14 @@ def test_a_stream_continues_after_a_reset_and_a_restored_snapshot(control: Contr
 
     seed = {"members": 1, "topics": ["orders"]}
     with control.stream("/stream?kinds=groups,requests") as stream:
-        control.post("/groups/before/seed", seed, 201)
+        control.post("/groups/before/seed", seed)
         wait_for_event(stream, "before", "Stable")
         snapshot_id = control.post("/snapshots", status=201)["id"]
         control.post("/reset")
-        control.post("/groups/after/seed", seed, 201)
+        control.post("/groups/after/seed", seed)
         wait_for_event(stream, "after", "Stable")
         control.post(f"/snapshots/{snapshot_id}/restore")
-        control.post("/groups/before/force_rebalance")
+        control.post("/groups/before/rebalance")
         wait_for_event(stream, "before", "PreparingRebalance")
         with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
@@ -159,9 +159,9 @@ def test_overviews_have_the_latencies_of_the_last_seconds() -> None:
         WireClient(control.cluster.brokers[0]) as wire,
     ):
         next_event(stream, "overview")
-        with control.cluster.fail("FindCoordinator", delay_s=0.5):
+        with control.cluster.inject_fault("FindCoordinator", delay_s=0.5):
             wire.send(find_coordinator("g"))
-            control.cluster.wait_for_request("FindCoordinator")
+            control.cluster.wait(control.cluster.requested("FindCoordinator"))
             control.cluster.advance(0.5)
             wire.receive()
         for _ in range(5):  # The first ones may be from before the response.

@@ -187,10 +187,12 @@ def test_consumer_groups_wait_for_heartbeats_and_have_epochs(subtests: pytest.Su
     assert events(state)[1][2].startswith("Stable, generation 2: ")
 
 
-def test_wide_terminals_have_types_full_states_rebalances_and_coordinators() -> None:
+def test_wide_terminals_have_types_full_states_lag_rebalances_and_coordinators() -> None:
     lines = lines_of(fetch([group_row(1, state="PreparingRebalance", coordinator=None)]), Frame(120, 40))
+    head = next(line.split() for line in lines if line.startswith("UNSTABLE GROUP"))
+    assert head[2:9] == ["TYPE", "STATE", "GEN", "MEMBERS", "LAG", "REBALANCES", "BROKER"]
     row = next(line.split() for line in lines if line.startswith("billing-1"))
-    assert row[:7] == ["billing-1", "classic", "PreparingRebalance", "1", "3", "2", "none"]
+    assert row[:8] == ["billing-1", "classic", "PreparingRebalance", "1", "3", "4,001", "2", "none"]
 
 
 def test_stopped_brokers_faults_and_manual_clocks_are_in_the_first_line() -> None:

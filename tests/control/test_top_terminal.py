@@ -151,16 +151,16 @@ def test_top_shows_groups_brokers_and_faults_of_a_running_cluster() -> None:
         client = Client(served.control, "secret")
         with Terminal(top_command(served.control, "--every", "0.2", "--token", "secret"), 80, 24) as terminal:
             terminal.wait_for("3 of 3 brokers up", "0 groups", "no events")
-            client.seed_group("billing", 2, topics=["orders"])
+            client.group("billing").seed(2, topics=["orders"])
             terminal.wait_for("1 group  1 Stable  2 members", "billing Stable, generation 1: loaded from the log")
-            client.force_rebalance("billing")
+            client.group("billing").rebalance()
             terminal.wait_for(
                 "BLOCKED BY", "1 PreparingRebalance", "billing PreparingRebalance, generation 1: waiting for"
             )
-            client.stop_broker(2)
-            client.fail("JoinGroup", error="COORDINATOR_NOT_AVAILABLE")
+            client.broker(2).stop()
+            client.inject_fault("JoinGroup", error="COORDINATOR_NOT_AVAILABLE")
             terminal.wait_for("2 of 3 brokers up", "1 fault ", "broker 2 is down", "faults 1 active")
-            client.start_broker(2)
+            client.broker(2).start()
             terminal.wait_for("3 of 3 brokers up", "broker 2 is up")
             terminal.press("q")
             assert terminal.exit_code() == 0

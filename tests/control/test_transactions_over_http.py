@@ -29,75 +29,85 @@ def cluster(control: ControlHarness) -> FakeCluster:
 
 
 def test_the_client_has_the_views_of_the_cluster(client: Client, cluster: FakeCluster) -> None:
-    client.seed_transaction("a.b/~", records={"orders-0": 2, "orders-1": 0}, producer_id=40, epoch=3)
-    client.seed_transaction("..", state="CompleteCommit")
-    client.seed_hanging_transaction("orders-3", offset=4)
-    with client.hold_markers("a.b/~", "orders-1"):
-        client.abort_transaction("a.b/~")
-        for name in ("a.b/~", ".."):
+    transaction = client.transaction("a.b/~")
+    transaction.seed(records={"orders-0": 2, "orders-1": 0}, producer_id=40, epoch=3)
+    client.transaction("..").seed(state="CompleteCommit")
+    client.topic("orders").partition(3).seed_hanging_transaction(offset=4)
+    with transaction.hold_markers("orders-1"):
+        transaction.abort()
+        for name in ("a.b/~", "..", "never"):
             theirs, ours = client.transaction(name), cluster.transaction(name)
-            assert theirs == ours
-            assert astuple(theirs.history) == astuple(ours.history)
+            assert theirs.describe() == ours.describe()
+            assert astuple(theirs.describe().history) == astuple(ours.describe().history)
+            assert theirs.timeline() == ours.timeline()
+            assert theirs.explain() == ours.explain()
+        assert transaction.coordinator() == cluster.transaction("a.b/~").coordinator()
         assert client.transactions() == sorted(cluster.transactions(), key=lambda each: each.transactional_id)
-        assert client.explain_transaction("a.b/~") == cluster.explain_transaction("a.b/~")
-        assert "waits for markers of orders-1" in client.explain_transaction("a.b/~")
+        assert "waits for markers of orders-1" in transaction.explain()
     assert client.transactions(state="CompleteAbort", producer_id=40)[0].producer_epoch == 4
     assert client.transactions(longer_than_s=1) == []
     assert client.hanging_transactions() == cluster.hanging_transactions() != []
-    assert client.transaction_timeline("never").moments == ()
-    with pytest.raises(ConfigError, match=r"transactional_id='a.b': expected one of .*; did you mean 'a.b/~'"):
-        client.transaction("a.b")
+    assert client.transaction("never").describe().state == "Dead"
+    assert client.transaction("never").timeline().moments == ()
 
 
 def test_commands_of_the_client(client: Client, cluster: FakeCluster) -> None:
-    client.seed_transaction("t", records={"orders-2": 1})
-    with client.hold("t", "PrepareAbort"):
-        client.abort_transaction("t")
-        assert client.wait_for_transaction("t", pending_state="PrepareAbort").is_held
-    assert client.wait_for_transaction("t", "CompleteAbort") == cluster.transaction("t")
-    with pytest.raises(WaitTimeout, match="transactional id t in Dead"):
-        client.wait_for_transaction("t", "Dead", timeout_s=0)
-    client.fence_producer("t")
-    assert client.transaction("t").state == "Empty"
-    with client.fail_transaction_append("t", times=None) as failure:
-        assert client.get(f"append_failures/{failure.id}")["topic"] == "__transaction_state"
+    client.transaction("t").seed(records={"orders-2": 1})
+    with client.transaction("t").hold("PrepareAbort"):
+        client.transaction("t").abort()
+        assert client.wait(client.transaction("t").state(pending="PrepareAbort")).is_held
+    assert client.wait(client.transaction("t").state("CompleteAbort")) == cluster.transaction("t").describe()
+    with pytest.raises(WaitTimeout, match=r"^not reached within 0 s: transaction\('t'\)\.state\(state='Dead'\)\n"):
+        client.wait(client.transaction("t").state("Dead"), timeout_s=0)
+    client.transaction("t").fence_producer()
+    assert client.transaction("t").describe().state == "Empty"
+    with client.transaction("t").fail_append(times=None) as failure:
+        assert failure.describe().topic == "__transaction_state"
         with pytest.raises(ConfigError, match="COORDINATOR_NOT_AVAILABLE"):
-            client.fence_producer("t")
+            client.transaction("t").fence_producer()
         assert failure.hits == 1
-    new = client.transaction("t").coordinator or 0
-    client.move_transaction_coordinator("t", new % 3 + 1)
-    assert client.transaction("t").coordinator == new % 3 + 1
+    new = client.transaction("t").describe().coordinator or 0
+    client.transaction("t").move_coordinator(new % 3 + 1)
+    assert client.transaction("t").describe().coordinator == new % 3 + 1
 
 
 def test_routes_of_one_id(control: ControlHarness, client: Client) -> None:
-    control.post("/transactions/t/seed", {"records": {"orders-0": 1}, "age_s": 5}, 201)
+    control.post("/transactions/t/seed", {"records": {"orders-0": 1}, "age_s": 5})
     control.post("/transactions/t/hold_markers", {"partition": "orders-0"})
-    row = control.post("/transactions/t/abort")["transaction"]
+    control.post("/transactions/t/abort", status=204)
+    detail = control.get("/transactions/t")
+    row = detail["transaction"]
     assert (row["state"], row["pending_state"], row["partitions"]) == ("PrepareAbort", "CompleteAbort", ["orders-0"])
     reason = "held until release_markers() is called"
     assert row["awaited_markers"] == [{"partition": "orders-0", "reason": reason}]
     assert row["why"] == f"waiting for markers of orders-0, {reason}"
-    detail = control.get("/transactions/t")
-    assert (detail["transaction"], detail["moments"][-1]["cause"]) == (row, "abort_transaction")
+    assert detail["moments"][-1]["cause"] == "transaction.abort"
+    described = control.get("/transactions/t/describe")
+    assert described.items() >= {name: value for name, value in row.items() if name != "why"}.items()
     timeline = control.get("/transactions/t/timeline?text=true&svg=true&limit=1")
     assert [each["state_to"] for each in timeline["moments"]] == ["PrepareAbort"]
     assert timeline["text"].startswith("transactional id t, since")
     assert timeline["svg"].startswith("<svg")
     control.post("/transactions/t/release_markers", {"partition": "orders-0"})
     control.post("/transactions/t/hold", {"state": "Empty"})
-    row = control.post("/transactions/t/fence")["transaction"]
+    control.post("/transactions/t/fence_producer")
+    row = control.get("/transactions/t")["transaction"]
     assert (row["is_held"], row["why"]) == (True, "Empty is held")
     control.post("/transactions/t/release")
-    assert control.post("/transactions/t/move", {"to": None}) == {"transaction": None}
+    again = control.post("/transactions/t/release", status=422)
+    assert (again["field"], again["value"]) == ("transactional_id", "t"), "the id exists"
+    control.post("/transactions/t/move_coordinator", {"to": None})
+    assert control.request("GET", "/v1/clusters/default/transactions/t/coordinator").status == 404
+    assert control.get("/transactions/t/describe")["state"] == "Dead", "it has no coordinator"
     for path in ("/transactions/none", "/transactions/none/timeline"):
         assert control.request("GET", f"/v1/clusters/default{path}").status == 404
-    assert control.request("POST", "/v1/clusters/default/transactions/none/abort").status == 404
+    assert control.post("/transactions/none/abort", status=404)["field"] == "transaction"
 
 
 def test_lists_of_ids(control: ControlHarness, client: Client) -> None:
-    client.seed_transaction("b", age_s=9)
-    client.seed_transaction("a", age_s=3)
-    client.seed_transaction("done", state="CompleteCommit")
+    client.transaction("b").seed(age_s=9)
+    client.transaction("a").seed(age_s=3)
+    client.transaction("done").seed(state="CompleteCommit")
 
     def names(query: str) -> list[str]:
         return [each["transactional_id"] for each in control.get(f"/transactions?{query}")["transactions"]]
@@ -110,12 +120,11 @@ def test_lists_of_ids(control: ControlHarness, client: Client) -> None:
 
 def test_coordinators_of_transactional_ids(control: ControlHarness, client: Client) -> None:
     assert control.get("/coordinators")["transaction_partitions"] == []
-    client.seed_transaction("t")
-    leader = client.transaction("t").coordinator or 0
-    moved = control.post("/coordinators/move", {"transactional_id": "t", "to": leader % 3 + 1, "zombie": True})
-    (row,) = [each for each in moved["transaction_partitions"] if each["transactions"]]
+    client.transaction("t").seed()
+    leader = client.transaction("t").coordinator().node_id
+    client.transaction("t").move_coordinator(leader % 3 + 1, zombie=True)
+    (row,) = [each for each in control.get("/coordinators")["transaction_partitions"] if each["transactions"]]
     assert (row["leader"], row["zombies"], row["is_loading"]) == (leader % 3 + 1, [leader], False)
-    response = control.request(
-        "POST", "/v1/clusters/default/coordinators/move", {"transactional_id": "t", "group_id": "g", "to": 1}
-    )
-    assert (response.status, response.json["expected"]) == (422, "one of group_id, transactional_id, partition")
+    partition = client.topic("__transaction_state").partition(row["partition"])
+    partition.move_leader(leader)
+    assert client.transaction("t").coordinator().node_id == partition.describe().leader == leader

@@ -423,7 +423,7 @@ def test_unknown_groups_states_and_instance_ids_are_rejected() -> None:
         ConfigError, match=r"^group_id='h': expected a group of this coordinator, one of g0, .*g19 and 2 more$"
     ):
         controls.group_of(harness.coordinator, "h")
-    with pytest.raises(ConfigError, match="group 'g0': instance_id='i': expected a static member; the group has none"):
+    with pytest.raises(ConfigError, match="group 'g0': member='i': expected a static member; the group has none"):
         controls.fence(harness.coordinator, harness.group("g0"), "i", harness.now_ms)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from tests.documents import (
     brokers,
     clients,
-    commands,
     lab,
     member_states,
     performance,
@@ -28,10 +27,9 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "without-effect": brokers.topic_configs_without_effect,
     },
     "scenarios/reference/releases.md": {"releases": brokers.releases, "features": brokers.features},
-    "scenarios/reference/fake_cluster.md": {"fake-cluster": python_api.fake_cluster},
+    "scenarios/reference/fake_cluster.md": {"index": python_api.index, "fake-cluster": python_api.fake_cluster},
     "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},
     "scenarios/reference/command_line.md": {"command-line": python_api.command_line},
-    "scenarios/reference/commands.md": {"commands": commands.commands},
     "scenarios/workloads/README.md": workloads.tables(),
     "scenarios/runs.md": {
         "summary": runs.summary,

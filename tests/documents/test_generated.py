@@ -1,16 +1,16 @@
 """Generated parts of documents are up to date and complete."""
 
-import inspect
 import re
 
 import pytest
 
+import fakebroker
 from fakebroker import FakeCluster
-from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.handles.definition import DEFINITIONS
 from fakebroker.protocol.releases import RELEASES, release
-from tests.documents.commands import STRUCTS
 from tests.documents.generated import GENERATED, ROOT, generate
 from tests.documents.markdown import entries, fill
+from tests.documents.python_api import STRUCTS, VIEWS
 
 REFERENCE = ROOT / "scenarios" / "reference"
 
@@ -51,10 +51,16 @@ def test_entries_of_several_lines_are_complete() -> None:
     assert entries(two_entries, "Raises") == expected
 
 
-def test_every_public_name_of_fake_cluster_is_documented() -> None:
+def test_every_public_name_is_documented() -> None:
     text = (REFERENCE / "fake_cluster.md").read_text()
-    names = [name for name in dir(FakeCluster) if not name.startswith("_")]
-    assert [name for name in names if not re.search(rf"^### `(?:await )?{name}\b", text, re.MULTILINE)] == []
+    names = [name for name in dir(FakeCluster) if name[0] != "_"]
+    names += [name for name, each in DEFINITIONS.items() if each.kind != "condition" or "." in name]
+    assert [name for name in names if not re.search(rf"^### `(?:await )?{re.escape(name)}\b", text, re.MULTILINE)] == []
+
+
+def test_exported_views_are_documented() -> None:
+    exported = {getattr(fakebroker, name) for name in fakebroker.__all__ if name != "__version__"}
+    assert [view.__name__ for view in VIEWS if view not in exported] == []
 
 
 def test_versions_in_the_release_notes_are_those_of_the_release() -> None:
@@ -69,9 +75,9 @@ def test_versions_in_the_release_notes_are_those_of_the_release() -> None:
     assert checked >= 15
 
 
-def test_all_arguments_and_options_of_commands_are_documented() -> None:
-    for name, command in COMMANDS.items():
-        _, *names = inspect.signature(command.method).parameters
-        assert list(entries(command.method, "Args")) == names, name
+def test_all_arguments_and_options_are_documented() -> None:
+    for name, definition in DEFINITIONS.items():
+        _, *names = definition.signature.parameters
+        assert list(entries(definition.method, "Args")) == names, name
     for struct in STRUCTS:
         assert list(entries(struct, "Attributes")) == list(struct.__struct_fields__)

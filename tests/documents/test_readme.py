@@ -1,6 +1,9 @@
 """The README, ARCHITECTURE.md and their links: named files exist, examples run, every document is in the index."""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS
+from tests.support import programs
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -72,6 +76,50 @@ def test_the_examples_run(document: str, fake_cluster_factory: Callable[..., Fak
             if name.startswith("test_"):
                 (mark,) = test.pytestmark
                 test(fake_cluster_factory(*mark.args, **mark.kwargs))
+    cluster = fake_cluster_factory(topics={"orders": 6})
+    handles = {"cluster": cluster, "billing": cluster.group("billing")}
+    lines = re.findall(r"^\| (`(?:billing|cluster)\..*`) \|", (ROOT / document).read_text(), re.MULTILINE)
+    assert len(lines) == (6 if document == "README.md" else 0)
+    for code in re.findall("`([^`]*)`", " ".join(lines)):
+        if "wait(" not in code:  # Nothing joins the group.
+            eval(code, dict(handles))
+
+
+@pytest.mark.slow
+def test_the_silent_member_over_http(tmp_path: Path) -> None:
+    """The block of the README, with free ports."""
+    programs.require("bash", "curl")
+    text = README.read_text()
+    block = text[text.index("    fakebroker serve --topic orders:6") :].split("\n\n")[0]
+    start, url, *calls = (line.strip() for line in block.splitlines())
+    command = start.removesuffix(" &").replace("127.0.0.1:9644", "127.0.0.1:0").split()
+    serve = [sys.executable, "-m", *command, "--port", "0"]
+    with subprocess.Popen(serve, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            control = next(line.removeprefix("control=").strip() for line in process.stdout if "control=" in line)
+            script = "\n".join([url.replace("http://127.0.0.1:9644", control), *calls]).replace("curl", "curl -s")
+            output = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=60)
+        finally:
+            process.terminate()
+    assert json.loads(output.stdout)["found"]["state"] == "Empty"
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_shown_report_is_that_of_the_first_test(fake_cluster_factory: Callable[..., FakeCluster]) -> None:
+    """The README shows what a failing test shows."""
+    text = README.read_text()
+    (example, *_), (output, *_) = (re.findall(f"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "text"))
+    namespace: dict[str, Any] = {}
+    failing = example.replace("earliest", "latest").replace("timeout=5", "timeout=1")
+    exec(compile(failing, "README.md", "exec"), namespace)
+    test = namespace["test_both_orders_arrive"]
+    (mark,) = test.pytestmark
+    cluster = fake_cluster_factory(**mark.kwargs, seed=1179060146)
+    with pytest.raises(AssertionError):
+        test(cluster)
+    assert cluster.report().startswith(output)
 
 
 def test_the_number_of_transcripts() -> None:

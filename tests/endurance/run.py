@@ -217,7 +217,7 @@ class Run:
                 self.request("/v1/clusters/default/events", event)
                 if self._stop.wait(pause_s):
                     break
-            self.request("/v1/clusters/default/faults", method="DELETE")
+            self.request("/v1/clusters/default/clear_faults", {})
 
     def _disturbance(self) -> tuple[str, list[tuple[dict[str, Any], float]]]:
         """Return a random disturbance: events, and the seconds to wait after each."""
@@ -225,24 +225,29 @@ class Run:
         group = f"{random.choice(('classic', 'consumer'))}-0-{random.randrange(GROUPS)}"
         match random.randrange(6):
             case 0:
-                stop = {"do": "stop_broker", "node_id": node_id}
-                return "a broker stops", [(stop, 0.5), ({"do": "start_broker", "node_id": node_id}, 0)]
+                stop = {"do": "broker.stop", "node_id": node_id}
+                return "a broker stops", [(stop, 0.5), ({"do": "broker.start", "node_id": node_id}, 0)]
             case 1:
-                return "a broker restarts", [({"do": "restart_broker", "node_id": node_id}, 0)]
+                return "a broker restarts", [({"do": "broker.restart", "node_id": node_id}, 0)]
             case 2:
-                move = {"do": "move_coordinator", "group_id": group, "to": node_id, "load_ms": random.choice((0, 200))}
+                move = {
+                    "do": "group.move_coordinator",
+                    "group_id": group,
+                    "to": node_id,
+                    "load_ms": random.choice((0, 200)),
+                }
                 return "a coordinator moves", [(move, 0.3)]
             case 3:
-                move = {"do": "move_transaction_coordinator", "transactional_id": "payments-0-0", "to": node_id}
+                move = {"do": "transaction.move_coordinator", "transactional_id": "payments-0-0", "to": node_id}
                 return "a transaction coordinator moves", [(move, 0)]
             case 4:
                 api = random.choice(("Heartbeat", "OffsetCommit", "JoinGroup", "Produce", "EndTxn", "OffsetFetch"))
                 fault = {"api": api, "drop": True, "handles": random.random() < 0.5, "times": random.randint(1, 50)}
-                return "responses are lost", [({"do": "add_fault", "fault": fault}, 0.5)]
+                return "responses are lost", [({"do": "inject_fault", **fault}, 0.5)]
             case _:
                 api = random.choice(("Heartbeat", "OffsetCommit", "SyncGroup", "ConsumerGroupHeartbeat"))
                 fault = {"api": api, "error": "NOT_COORDINATOR", "times": random.randint(1, 50)}
-                return "requests get errors", [({"do": "add_fault", "fault": fault}, 0.5)]
+                return "requests get errors", [({"do": "inject_fault", **fault}, 0.5)]
 
     @contextmanager
     def accompanied(self) -> Iterator[None]:

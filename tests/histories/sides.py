@@ -20,7 +20,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from fakebroker.cluster.call import Call, read_call
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, read_response, request_frame, response_frame
@@ -198,7 +199,7 @@ class FakeSide:
         self.send(Step("test", "CreateTopics", 7, {"topics": created_internal(), "timeout_ms": 1_000}), -1)
         environment = ClusterHarnessEnvironment(self._harness)
         cluster = self._harness.cluster
-        ClusterCommands(cluster, environment, new_cluster=lambda: cluster).stop_broker(STOPPED_BROKER)
+        LocalCluster(Local(cluster, environment, new_cluster=lambda: cluster)).broker(STOPPED_BROKER).stop()
         groups = cluster.brokers[1].coordinator.groups.consumer
         assignors = {name: in_hash_order(each) for name, each in groups.config.assignors.items()}
         groups.config = replace(groups.config, assignors=assignors)

@@ -11,6 +11,7 @@ from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, Release
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.aiokafka_client import aio_admin
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, StartAdmin
 from tests.support.kafka_clients.confluent_client import confluent_admin
@@ -51,7 +52,7 @@ def test_rejected_topics_are_errors(client: KafkaClient, start_admin: StartAdmin
 def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     cluster = admin.describe_cluster()
-    assert (cluster["cluster_id"], cluster["controller_id"]) == (fake_cluster.cluster.cluster_id, 1)
+    assert (cluster["cluster_id"], cluster["controller_id"]) == (internals(fake_cluster).cluster.cluster_id, 1)
     assert [(each["broker_id"], each["host"], each["port"]) for each in cluster["brokers"]] == [
         (broker.node_id, broker.host, broker.port) for broker in fake_cluster.brokers
     ]
@@ -65,7 +66,7 @@ def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, start_adm
 
 def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     brokers = [(broker.node_id, broker.host, broker.port) for broker in fake_cluster.brokers]
-    cluster_id = fake_cluster.cluster.cluster_id
+    cluster_id = internals(fake_cluster).cluster.cluster_id
     admin = confluent_admin(start_admin)
     cluster = admin.describe_cluster(include_authorized_operations=True).result(CALL_TIMEOUT_S)
     assert (cluster.cluster_id, cluster.controller.id) == (cluster_id, 1)

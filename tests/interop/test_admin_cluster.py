@@ -134,7 +134,7 @@ def test_kafka_python_waits_while_it_is_throttled(fake_cluster: FakeCluster) -> 
     try:
         for value in (b"x" * 102_000, b"y"):
             producer.send("orders", value, partition=0).get(CALL_TIMEOUT_S)
-        first, second = fake_cluster.requests("Produce")
+        first, second = fake_cluster.journal.requests("Produce")
         assert second.received_ms - first.received_ms >= 200
     finally:
         producer.close()
@@ -158,7 +158,7 @@ def test_consumers_read_on_after_they_were_throttled(
 ) -> None:
     values = [b"%02d" % number * 500 for number in range(20)]
     for value in values:
-        fake_cluster.produce("orders", [value])
+        fake_cluster.topic("orders").produce([value])
     limit(fake_cluster, "reader", "consumer_byte_rate", 2000)
     consumer = start_consumer(client, client_id="reader")
     consumer.assign(("orders", 0))
@@ -177,4 +177,6 @@ def test_consumers_read_on_after_they_were_throttled(
 
 
 def throttled_fetches(cluster: FakeCluster) -> int:
-    return sum(call.response is not None and call.response.throttle_time_ms > 0 for call in cluster.requests("Fetch"))
+    return sum(
+        call.response is not None and call.response.throttle_time_ms > 0 for call in cluster.journal.requests("Fetch")
+    )

@@ -25,7 +25,7 @@ FIRST, SECOND, UNKNOWN = TopicPartition("orders", 0), TopicPartition("orders", 1
 
 
 def committed(cluster: FakeCluster, group_id: str) -> dict[Place, tuple[int, str, int]]:
-    offsets = cluster.offsets(group_id)
+    offsets = cluster.group(group_id).offsets()
     return {place: (each.offset, each.metadata, each.leader_epoch) for place, each in offsets.items()}
 
 
@@ -83,7 +83,7 @@ def test_kafka_python_alters_and_lists_offsets(fake_cluster: FakeCluster, start_
 def test_offsets_of_groups_with_three_coordinators(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     groups = [f"group {number}" for number in range(6)]
-    assert len({fake_cluster.coordinator_of(group) for group in groups}) == 3
+    assert len({fake_cluster.group(group).coordinator() for group in groups}) == 3
     for number, group in enumerate(groups):
         altered = admin.alter_group_offsets(group, {SECOND: OffsetAndMetadata(number, f"note {number}", -1)})
         assert altered == {SECOND: NoError}

@@ -27,12 +27,12 @@ OPERATIONS = ["READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
 @pytest.fixture(autouse=True)
 def member(fake_cluster: FakeCluster, start_consumer: StartConsumer, start_admin: StartAdmin) -> MemberView:
     """The member of group LIVE; group IDLE only has a committed offset, group MISSING does not exist."""
-    assert [fake_cluster.coordinator_of(group).node_id for group in (LIVE, IDLE, MISSING)] == [1, 2, 3]
+    assert [fake_cluster.group(group).coordinator().node_id for group in (LIVE, IDLE, MISSING)] == [1, 2, 3]
     python_admin(start_admin).alter_group_offsets(IDLE, {TopicPartition("orders", 0): OffsetAndMetadata(7, "", -1)})
     consumer = start_consumer(AIO, group_id=LIVE, client_id="reader", instance_id="one")
     consumer.subscribe("orders")
     poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, LIVE) == [2], consumer)
-    (member,) = fake_cluster.group(LIVE).members
+    (member,) = fake_cluster.group(LIVE).describe().members
     return member
 
 
@@ -143,7 +143,7 @@ def test_confluent_deletes_groups(fake_cluster: FakeCluster, start_admin: StartA
         MISSING: "GROUP_ID_NOT_FOUND",
     }
     assert states(fake_cluster) == {LIVE: "Stable"}
-    assert fake_cluster.offsets(IDLE) == {}
+    assert fake_cluster.group(IDLE).offsets() == {}
 
 
 def test_kafka_python_deletes_groups(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
@@ -154,14 +154,14 @@ def test_kafka_python_deletes_groups(fake_cluster: FakeCluster, start_admin: Sta
         MISSING: "GroupIdNotFoundError",
     }
     assert states(fake_cluster) == {LIVE: "Stable"}
-    assert fake_cluster.offsets(IDLE) == {}
+    assert fake_cluster.group(IDLE).offsets() == {}
 
 
 def test_a_wrong_coordinator_is_an_error(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     assert "NotCoordinator" in admin.describe_groups([IDLE], group_coordinator_id=1)[IDLE]["error"]
     assert "NotCoordinator" in admin.delete_groups([IDLE], group_coordinator_id=1)[IDLE]
-    assert fake_cluster.group(IDLE).state == "Empty"
+    assert fake_cluster.group(IDLE).describe().state == "Empty"
 
 
 @pytest.mark.parametrize("by", ["member id", "instance id"])
@@ -177,12 +177,12 @@ def test_kafka_python_removes_members(
     result = admin.remove_group_members(LIVE, [MemberToRemove("nobody"), one])
     assert list(result.values()) == [UnknownMemberIdError, NoError]
     # The consumer may have rejoined with another member id.
-    assert member.member_id not in [each.member_id for each in fake_cluster.group(LIVE).members]
-    leave, *_ = fake_cluster.requests("LeaveGroup")
+    assert member.member_id not in [each.member_id for each in fake_cluster.group(LIVE).describe().members]
+    leave, *_ = fake_cluster.journal.requests("LeaveGroup")
     assert [each.reason for each in leave.request.members] == [None, "test"]
 
 
 def test_removing_a_member_of_a_missing_group_is_an_error(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     result = python_admin(start_admin).remove_group_members(MISSING, [MemberToRemove(group_instance_id="one")])
     assert result == {"one": UnknownMemberIdError}
-    assert fake_cluster.group(MISSING).state == "Dead"
+    assert fake_cluster.group(MISSING).describe().state == "Dead"

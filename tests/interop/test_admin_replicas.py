@@ -38,7 +38,7 @@ def leader_and_replicas(admin: AdminClient) -> tuple[int | None, list[int]]:
 
 
 def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
-    fake_cluster.restart_broker(3)
+    fake_cluster.broker(3).restart()
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
     assert leader(other) == 1
     places = [Confluent("orders", 2), Confluent("orders", 0), Confluent("returns", 0)]
@@ -52,7 +52,7 @@ def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_
 
 
 def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
-    fake_cluster.restart_broker(3)
+    fake_cluster.broker(3).restart()
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
     reported = admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S)
     assert reported[Confluent("orders", 2)] is None
@@ -61,7 +61,7 @@ def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admi
 
 
 def test_kafka_python_elects_the_preferred_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
-    fake_cluster.restart_broker(3)
+    fake_cluster.broker(3).restart()
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     assert leader_and_replicas(other)[0] == 1
     for expected in ([0], [84]):  # 84 is ELECTION_NOT_NEEDED
@@ -77,7 +77,7 @@ def test_kafka_python_elects_another_leader(fake_cluster: FakeCluster, start_adm
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     # This call makes the client look up the controller now. Later it might ask broker 3, which is stopped then.
     admin.elect_leaders(PREFERRED, {"orders": [2]})
-    fake_cluster.stop_broker(3, elect=False)
+    fake_cluster.broker(3).stop(elect=False)
     assert leader_and_replicas(other)[0] is None
     admin.elect_leaders(UNCLEAN, {"orders": [2]})
     assert leader_and_replicas(other)[0] == 1
@@ -106,7 +106,7 @@ def test_clients_see_a_held_reassignment_until_it_is_released(
 ) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
-    with fake_cluster.hold_reassignments("orders"):
+    with fake_cluster.topic("orders").hold_reassignments():
         assert admin.alter_partition_reassignments({PLACE: [4, 1, 2]}) == {PLACE: None}
         assert admin.list_partition_reassignments([PLACE]) == {
             PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
@@ -154,7 +154,7 @@ def test_a_reassignment_that_clients_throttle_takes_time(fake_cluster: FakeClust
 def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
-    fake_cluster.stop_broker(4)
+    fake_cluster.broker(4).stop()
     assert admin.alter_partition_reassignments({PLACE: [4, 1, 2]}) == {PLACE: None}
     assert admin.list_partition_reassignments([PLACE]) == {
         PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
@@ -165,7 +165,7 @@ def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, st
     assert (leader_and_replicas(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
 
     admin.alter_partition_reassignments({PLACE: [4, 1, 2]})
-    fake_cluster.start_broker(4)
+    fake_cluster.broker(4).start()
     assert (leader_and_replicas(other)[1], admin.list_partition_reassignments()) == ([4, 1, 2], {})
 
 

@@ -15,6 +15,7 @@ from kafka.admin import ACL, ACLFilter, ACLOperation, ACLPermissionType, Resourc
 from kafka.errors import SecurityDisabledError
 
 from fakebroker import FakeCluster
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, StartAdmin
 from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
 from tests.support.kafka_clients.kafka_python_client import python_admin
@@ -63,7 +64,7 @@ def test_confluent_changes_acls(fake_cluster: FakeCluster, start_admin: StartAdm
     acl_filter = AclBindingFilter(*where, AclOperation.ANY, AclPermissionType.ANY)
     assert outcomes(admin.create_acls([acl])) == {acl: None}
     assert admin.describe_acls(acl_filter).result(CALL_TIMEOUT_S) == [acl]
-    assert fake_cluster.call(lambda: len(fake_cluster.cluster.acls or ())) == 1
+    assert internals(fake_cluster).run(lambda: len(internals(fake_cluster).cluster.acls or ())) == 1
     assert [each.result(CALL_TIMEOUT_S) for each in admin.delete_acls([acl_filter]).values()] == [[acl]]
     assert admin.describe_acls(acl_filter).result(CALL_TIMEOUT_S) == []
 

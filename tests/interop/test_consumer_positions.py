@@ -45,7 +45,7 @@ def test_a_new_group_can_start_at_the_end(
     consumer.subscribe("orders")
 
     def knows_both_ends(_: list[Record]) -> bool:
-        calls = [call for call in fake_cluster.requests("ListOffsets", "late") if call.response]
+        calls = [call for call in fake_cluster.journal.requests("ListOffsets", "late") if call.response]
         topics = [topic for call in calls for topic in call.response.topics]
         return {partition.partition_index for topic in topics for partition in topic.partitions} == {0, 1}
 
@@ -65,7 +65,7 @@ def test_an_assigned_partition_is_read_without_a_group(
     consumer.assign(PLACE)
     assert poll_records(fake_cluster, 5, consumer) == FIVE
     assert consumer.assignment() == [PLACE]
-    assert fake_cluster.requests("JoinGroup") == []
+    assert fake_cluster.journal.requests("JoinGroup") == []
     assert fake_cluster.groups() == []
 
 
@@ -81,4 +81,4 @@ def test_every_client_reads_the_same_committed_offsets(
     poll_records(fake_cluster, 5, member)
     member.commit()
     assert [reader.committed(PLACE) for reader in readers] == [5, 5, 5]
-    assert len(fake_cluster.group("g").members) == 1, "fetching offsets does not join the group"
+    assert len(fake_cluster.group("g").describe().members) == 1, "fetching offsets does not join the group"

@@ -97,9 +97,12 @@ def test_members_share_and_leave_and_offsets_resume(fake_cluster: FakeCluster, s
     assert values(read) == values(numbered(range(60)))
     first.commit()
     assert committed_total(fake_cluster, "g") == 60
-    assert fake_cluster.wait_for_state("g", "Stable", members=1).generation_id == 2
-    ((topic, partition), committed), *_ = fake_cluster.offsets("g").items()
-    assert fake_cluster.wait_for_commit("g", f"{topic}-{partition}", at_least=committed.offset) == committed
+    assert fake_cluster.wait(fake_cluster.group("g").stable(members=1)).generation_id == 2
+    ((topic, partition), committed), *_ = fake_cluster.group("g").offsets().items()
+    assert (
+        fake_cluster.wait(fake_cluster.group("g").committed(f"{topic}-{partition}", at_least=committed.offset))
+        == committed
+    )
 
     second = start_member()
     wait_for(fake_cluster, [3, 3], first, second)
@@ -120,7 +123,7 @@ def test_a_crashed_member_is_removed_after_its_session(fake_cluster: FakeCluster
     fake_cluster.advance(SESSION_S - 1)
 
     def is_alive(_: list[Record]) -> bool:
-        sessions = [each.in_s for each in fake_cluster.pending_deadlines() if each.kind == "session"]
+        sessions = [each.in_s for each in fake_cluster.deadlines() if each.kind == "session"]
         return sorted(sessions) == [1, SESSION_S]
 
     poll_until(fake_cluster, "a heartbeat", is_alive, steady)
@@ -132,25 +135,25 @@ def test_a_crashed_member_is_removed_after_its_session(fake_cluster: FakeCluster
 def test_the_group_survives_its_coordinator(fake_cluster: FakeCluster, start_member: StartMember) -> None:
     members = start_member(), start_member()
     wait_for(fake_cluster, [3, 3], *members)
-    before = fake_cluster.group("g")
-    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+    before = fake_cluster.group("g").describe()
+    fake_cluster.broker(fake_cluster.group("g").coordinator().node_id).stop()
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(12)), None)
     poll_records(fake_cluster, 12, *members)
     for member in members:
         member.commit()
     assert committed_total(fake_cluster, "g") == 12
-    after = fake_cluster.group("g")
+    after = fake_cluster.group("g").describe()
     assert (after.members, after.generation_id) == (before.members, before.generation_id)
 
 
 def test_a_static_member_returns_to_its_partitions(fake_cluster: FakeCluster, start_member: StartMember) -> None:
     other, static = start_member(), start_member(**{"group.instance.id": "i"})
     wait_for(fake_cluster, [3, 3], other, static)
-    epoch, mine = fake_cluster.group("g").generation_id, static.assignment()
+    epoch, mine = fake_cluster.group("g").describe().generation_id, static.assignment()
     static.close()
     again = start_member(**{"group.instance.id": "i"})
     poll_until(fake_cluster, "its partitions", lambda _: again.assignment() == mine, other, again)
-    assert fake_cluster.group("g").generation_id == epoch
+    assert fake_cluster.group("g").describe().generation_id == epoch
 
 
 def test_a_slow_member_stops_only_the_partitions_that_it_gives_up(
@@ -168,7 +171,7 @@ def test_a_slow_member_stops_only_the_partitions_that_it_gives_up(
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", ONE_EACH, None)
     read = poll_records(fake_cluster, 3, first, third)
     assert sorted(record.partition or 0 for record in read) == sorted(mine)
-    assert fake_cluster.group("g").state == "Reconciling", "the slow member has not noticed yet"
+    assert fake_cluster.group("g").describe().state == "Reconciling", "the slow member has not noticed yet"
 
     read += poll_until(fake_cluster, "the rest", lambda rest: len(rest) >= 3, first, slow, third)
     assert values(read) == values(ONE_EACH)
@@ -224,11 +227,11 @@ def test_an_admin_client_describes_and_deletes_the_group(fake_cluster: FakeClust
     assert len(described.members[0].assignment.topic_partitions) == 6
     member.close()
     admin.delete_consumer_groups(["g"])["g"].result()
-    assert fake_cluster.group("g").state == "Dead"
+    assert fake_cluster.group("g").describe().state == "Dead"
 
 
 def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluster: FakeCluster) -> None:
-    fake_cluster.create_topic("payments", 1)
+    fake_cluster.topic("payments").create(1)
     consumer = Kip848Consumer(fake_cluster.bootstrap_servers)
 
     def has_topics(*topics: str) -> Callable[[list[Record]], bool]:
@@ -237,24 +240,28 @@ def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluste
     try:
         consumer.subscribe_pattern("^orders.*")
         poll_until(fake_cluster, "orders", has_topics("orders"), consumer)
-        fake_cluster.create_topic("orders-eu", 1)
+        fake_cluster.topic("orders-eu").create(1)
         fake_cluster.advance(10.001)
         poll_until(fake_cluster, "the new topic", has_topics("orders", "orders-eu"), consumer)
         CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders-eu", numbered(range(3)), None)
         assert values(poll_records(fake_cluster, 3, consumer)) == values(numbered(range(3)))
     finally:
         consumer.close()
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"
 
 
 def test_a_fenced_client_loses_its_partitions_and_rejoins(fake_cluster: FakeCluster, start_member: StartMember) -> None:
     member = start_member()
     wait_for(fake_cluster, [6], member)
-    (member_id,) = (each.member_id for each in fake_cluster.group("g").members)
-    fake_cluster.fence_epoch("g", member_id)
+    (member_id,) = (each.member_id for each in fake_cluster.group("g").describe().members)
+    fake_cluster.group("g").fence_epoch(member_id)
 
     def has_rejoined(_: list[Record]) -> bool:
-        errors = [call.response.error_code for call in fake_cluster.requests("ConsumerGroupHeartbeat") if call.response]
+        errors = [
+            call.response.error_code
+            for call in fake_cluster.journal.requests("ConsumerGroupHeartbeat")
+            if call.response
+        ]
         return ErrorCode.FENCED_MEMBER_EPOCH in errors and partitions_per_member(fake_cluster, "g") == [6]
 
     poll_until(fake_cluster, "the client was fenced and has rejoined", has_rejoined, member)

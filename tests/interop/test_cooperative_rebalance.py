@@ -68,7 +68,7 @@ def test_partitions_that_do_not_move_are_not_interrupted(
         )
 
     read += poll_until(fake_cluster, "three partitions each", lambda _: is_even(), first, second)
-    assert fake_cluster.group("g").protocol_name == "cooperative-sticky"
+    assert fake_cluster.group("g").describe().protocol_name == "cooperative-sticky"
     moved = second.assignment()
     assert first.changes == [("assigned", everything), ("revoked", moved)]
     assert second.changes == [("assigned", moved)]

@@ -39,7 +39,7 @@ KINDS = (
 """What happens in the first 200 runs of a client; see `Failures.seen`."""
 
 
-SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8, JAVA: 2}
+SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8, JAVA: 1}
 """Number of runs in `make test`. Runs of confluent-kafka take seconds: it waits half a second for coordinators."""
 
 

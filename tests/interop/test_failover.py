@@ -13,6 +13,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.server.clock import ManualClock
+from fakebroker.server.fake_cluster import internals
 from tests.interop.conftest import closed_together
 from tests.interop.test_migration import CommittingMember
 from tests.support.kafka_clients.aiokafka_client import AioConsumer
@@ -113,13 +114,15 @@ def assert_generations_did_not_decrease(cluster: FakeCluster) -> None:
 
 def errors(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
     """Return the errors in the responses of a broker to a member."""
-    calls = [call for call in cluster.requests(api, client_id) if call.response and call.node_id == node_id]
+    calls = [call for call in cluster.journal.requests(api, client_id) if call.response and call.node_id == node_id]
     return [ErrorCode(call.response.error_code) for call in calls]
 
 
 def succeeded(cluster: FakeCluster, api: str) -> list[Any]:
     """Return the successful calls of a group API, in the order of their responses."""
-    calls = [call for call in cluster.requests(api) if call.response and call.response.error_code == ErrorCode.NONE]
+    calls = [
+        call for call in cluster.journal.requests(api) if call.response and call.response.error_code == ErrorCode.NONE
+    ]
     return sorted(calls, key=lambda call: call.answered_ms or 0)
 
 
@@ -131,7 +134,7 @@ def test_the_coordinator_stops_in_a_rebalance(
     start_member: StartMember,
     pair: list[GroupConsumer],
 ) -> None:
-    before, committed = fake_cluster.group("g"), fake_cluster.offsets("g")
+    before, committed = fake_cluster.group("g").describe(), fake_cluster.group("g").offsets()
     death = CoordinatorDeath(fake_cluster)
     phase(death)
     newcomer = start_member(NEWCOMER)
@@ -143,9 +146,9 @@ def test_the_coordinator_stops_in_a_rebalance(
         assert len(death.loaded.members) == 3
 
     wait_for_owners(fake_cluster, [newcomer, *pair])
-    assert fake_cluster.coordinator_of("g").node_id != death.node_id
-    assert fake_cluster.offsets("g") == committed
-    assert fake_cluster.group("g").generation_id > before.generation_id
+    assert fake_cluster.group("g").coordinator().node_id != death.node_id
+    assert fake_cluster.group("g").offsets() == committed
+    assert fake_cluster.group("g").describe().generation_id > before.generation_id
     if phase is generation_is_written:
         # Members may repeat SyncGroup, and share the written generation until the first of the others joins again.
         read_again_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
@@ -156,7 +159,7 @@ def test_the_coordinator_stops_in_a_rebalance(
 
 def other_broker(cluster: FakeCluster) -> int:
     """Return a broker that is up and does not coordinate the group."""
-    home = cluster.coordinator_of("g")
+    home = cluster.group("g").coordinator()
     return next(broker.node_id for broker in cluster.brokers if broker.up and broker != home)
 
 
@@ -175,36 +178,36 @@ def test_the_coordinator_stops_before_it_answers_a_commit(fake_cluster: FakeClus
 
 @with_each_member(JAVA)
 def test_the_coordinator_restarts(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    home, before = fake_cluster.coordinator_of("g"), fake_cluster.group("g")
-    fake_cluster.stop_broker(home.node_id)
+    home, before = fake_cluster.group("g").coordinator(), fake_cluster.group("g").describe()
+    fake_cluster.broker(home.node_id).stop()
     read_and_commit(fake_cluster, range(60, 120), pair)
-    fake_cluster.start_broker(home.node_id)
-    fake_cluster.move_coordinator("g", to=home.node_id)
-    assert fake_cluster.coordinator_of("g") == home
+    fake_cluster.broker(home.node_id).start()
+    fake_cluster.group("g").move_coordinator(to=home.node_id)
+    assert fake_cluster.group("g").coordinator() == home
     read_and_commit(fake_cluster, range(120, 180), pair)
-    assert fake_cluster.group("g") == before
+    assert fake_cluster.group("g").describe() == before
 
 
 @with_each_member(JAVA)
 def test_a_rolling_restart_causes_no_rebalance(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    before = fake_cluster.group("g")
+    before = fake_cluster.group("g").describe()
     for number in range(1, 3):
-        fake_cluster.rolling_restart()
+        fake_cluster.brokers.rolling_restart()
         read_and_commit(fake_cluster, range(60 * number, 60 * number + 60), pair)
-    assert fake_cluster.group("g") == before
+    assert fake_cluster.group("g").describe() == before
 
 
 @with_each_member(JAVA)
 def test_brokers_are_added_and_removed(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
-    home, added = fake_cluster.coordinator_of("g"), fake_cluster.add_broker()
-    fake_cluster.move_coordinator("g", to=added.node_id)
-    fake_cluster.remove_broker(home.node_id)
+    home, added = fake_cluster.group("g").coordinator(), fake_cluster.brokers.add()
+    fake_cluster.group("g").move_coordinator(to=added.node_id)
+    fake_cluster.broker(home.node_id).remove()
     read_and_commit(fake_cluster, range(60, 120), pair)
     newcomer = start_member(NEWCOMER)
     wait_for_owners(fake_cluster, [newcomer, *pair])
-    fake_cluster.remove_broker(added.node_id)
+    fake_cluster.broker(added.node_id).remove()
     read_and_commit(fake_cluster, range(120, 180), [newcomer, *pair])
     assert_generations_did_not_decrease(fake_cluster)
 
@@ -214,7 +217,7 @@ def test_the_new_coordinator_is_loading(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
     to = other_broker(fake_cluster)
-    fake_cluster.move_coordinator("g", to=to, load_ms=None)
+    fake_cluster.group("g").move_coordinator(to=to, load_ms=None)
     newcomer = start_member(NEWCOMER)
 
     def all_have_met_it(_: list[Record]) -> bool:
@@ -225,7 +228,7 @@ def test_the_new_coordinator_is_loading(
     assert set(errors(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert set(errors(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
     assert newcomer.assignment() == []
-    fake_cluster.finish_loading()
+    fake_cluster.brokers.finish_loading()
     wait_for_owners(fake_cluster, [newcomer, *pair])
     read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
 
@@ -233,37 +236,41 @@ def test_the_new_coordinator_is_loading(
 @with_each_member(JAVA)
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
 def test_find_coordinator_returns_the_old_coordinator(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    before, old = fake_cluster.group("g"), fake_cluster.coordinator_of("g").node_id
-    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), stale_ms=5_000)
+    before, old = fake_cluster.group("g").describe(), fake_cluster.group("g").coordinator().node_id
+    fake_cluster.group("g").move_coordinator(to=other_broker(fake_cluster), stale_ms=5_000)
 
     def were_sent_back(_: list[Record]) -> bool:
         refused = [errors(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
         return all(errors.count(ErrorCode.NOT_COORDINATOR) >= 2 for errors in refused)
 
     poll_until(fake_cluster, "members sent back to the old coordinator", were_sent_back, *pair)
-    assert isinstance(fake_cluster.clock, ManualClock)
-    fake_cluster.clock.advance(5)
+    assert isinstance(internals(fake_cluster).server.clock, ManualClock)
+    internals(fake_cluster).server.clock.advance(5)
     read_and_commit(fake_cluster, range(60, 120), pair)
-    assert fake_cluster.group("g") == before
+    assert fake_cluster.group("g").describe() == before
 
 
 @with_each_member(JAVA)
 def test_the_old_coordinator_is_a_zombie(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
-    committed = fake_cluster.offsets("g")
-    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), zombie=True)
+    committed = fake_cluster.group("g").offsets()
+    fake_cluster.group("g").move_coordinator(to=other_broker(fake_cluster), zombie=True)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     poll_records(fake_cluster, 60, *pair)
     for member in pair:
         member.commit()
-    assert fake_cluster.offsets("g") == committed, "the zombie has acknowledged the commit, which is lost"
+    assert fake_cluster.group("g").offsets() == committed, "the zombie has acknowledged the commit, which is lost"
 
     newcomer = start_member(NEWCOMER)
     poll_until(
-        fake_cluster, "a rebalance", lambda _: fake_cluster.group("g").state == "PreparingRebalance", newcomer, *pair
+        fake_cluster,
+        "a rebalance",
+        lambda _: fake_cluster.group("g").describe().state == "PreparingRebalance",
+        newcomer,
+        *pair,
     )
-    fake_cluster.stop_zombies()
+    fake_cluster.brokers.stop_zombies()
     again = poll_records(fake_cluster, 60, newcomer, *pair)
     assert values(again) == values(numbered(range(60, 120)))
     wait_for_owners(fake_cluster, [newcomer, *pair])
@@ -275,25 +282,25 @@ def test_the_old_coordinator_is_a_zombie(
 
 @with_each_member(JAVA)
 def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    before, to = fake_cluster.group("g"), other_broker(fake_cluster)
-    fake_cluster.move_coordinator("g", to=None)
+    before, to = fake_cluster.group("g").describe(), other_broker(fake_cluster)
+    fake_cluster.group("g").move_coordinator(to=None)
 
     def were_told_of_none(_: list[Record]) -> bool:
         # Members of `fakebroker.client` send FindCoordinator with another client id.
-        reported = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
+        reported = [error for call in fake_cluster.journal.requests("FindCoordinator") for error in found_errors(call)]
         return reported.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
 
     poll_until(fake_cluster, "members without a coordinator", were_told_of_none, *pair)
-    fake_cluster.move_coordinator("g", to=to, load_fails=True)
+    fake_cluster.group("g").move_coordinator(to=to, load_fails=True)
 
     def were_refused(_: list[Record]) -> bool:
         refused = [errors(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
         return all(ErrorCode.NOT_COORDINATOR in errors for errors in refused)
 
     poll_until(fake_cluster, "members refused by one that could not load", were_refused, *pair)
-    fake_cluster.move_coordinator("g", to=to)
+    fake_cluster.group("g").move_coordinator(to=to)
     read_and_commit(fake_cluster, range(60, 120), pair)
-    assert fake_cluster.group("g") == before
+    assert fake_cluster.group("g").describe() == before
 
 
 def found_errors(call: Call) -> list[ErrorCode]:
@@ -305,11 +312,11 @@ def found_errors(call: Call) -> list[ErrorCode]:
 
 @with_each_member(JAVA, FRANZ_GO, SARAMA)
 def test_the_log_of_the_group_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    old = fake_cluster.coordinator_of("g").node_id
-    fake_cluster.move_coordinator("g", to=old % 3 + 1, lose_all=True)
-    fake_cluster.stop_broker(old)
-    assert fake_cluster.group("g").state == "Dead"
-    assert fake_cluster.offsets("g") == {}
+    old = fake_cluster.group("g").coordinator().node_id
+    fake_cluster.group("g").move_coordinator(to=old % 3 + 1, lose_all=True)
+    fake_cluster.broker(old).stop()
+    assert fake_cluster.group("g").describe().state == "Dead"
+    assert fake_cluster.group("g").offsets() == {}
     poll_until(fake_cluster, "a new group", lambda _: is_shared(fake_cluster, pair), *pair)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     expected = set(values(numbered(range(60, 120))))

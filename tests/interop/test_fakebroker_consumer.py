@@ -45,4 +45,4 @@ def test_fakebroker_and_librdkafka_share_a_topic(fake_cluster: FakeCluster) -> N
     trio.run(share)
     other.close()
     assert values == {b"%d" % number for number in range(40)}
-    assert fake_cluster.wait_for_state("g", "Empty").generation_id >= 2
+    assert fake_cluster.wait(fake_cluster.group("g").state("Empty")).generation_id >= 2

@@ -42,11 +42,11 @@ def through_first_use(cluster: FakeCluster, run: Callable[[], T], **filters: Any
     """
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(run)
-        cluster.wait_for_request("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", **filters)
+        cluster.wait(cluster.requested("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", **filters))
         cluster.advance(CREATION_MS / 1000)
-        cluster.wait_for_request(error="NOT_COORDINATOR", **filters)
+        cluster.wait(cluster.requested(error="NOT_COORDINATOR", **filters))
         cluster.advance(ELECTION_MS / 1000)
-        cluster.wait_for_request(error="COORDINATOR_LOAD_IN_PROGRESS", **filters)
+        cluster.wait(cluster.requested(error="COORDINATOR_LOAD_IN_PROGRESS", **filters))
         cluster.advance(LOADING_MS / 1000)
         return done.result(CALL_TIMEOUT_S)
 
@@ -56,7 +56,7 @@ def through_first_use(cluster: FakeCluster, run: Callable[[], T], **filters: Any
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_a_consumer_joins_reads_and_commits(name: str, fake_cluster: FakeCluster) -> None:
     records = numbered(range(3))
-    fake_cluster.produce("orders", [each.value for each in records])
+    fake_cluster.topic("orders").produce([each.value for each in records])
     consumer = CONSUMERS[name](fake_cluster.bootstrap_servers, Settings(group_id="g"))
 
     def consume() -> list[bytes]:
@@ -68,7 +68,7 @@ def test_a_consumer_joins_reads_and_commits(name: str, fake_cluster: FakeCluster
         return values(found)
 
     assert through_first_use(fake_cluster, consume, group="g") == values(records)
-    assert fake_cluster.offsets("g")["orders", 0].offset == len(records)
+    assert fake_cluster.group("g").offsets()["orders", 0].offset == len(records)
     consumer.close()
 
 
@@ -85,8 +85,8 @@ def test_a_producer_commits_a_transaction(client: Client, fake_cluster: FakeClus
     application.flush()
     application.commit(CALL_TIMEOUT_S)
     application.crash()
-    assert fake_cluster.transaction(TRANSACTIONAL_ID).state == "CompleteCommit"
-    assert [record.value for record in fake_cluster.records(OUTPUT)] == [b"a"]
+    assert fake_cluster.transaction(TRANSACTIONAL_ID).describe().state == "CompleteCommit"
+    assert [record.value for record in fake_cluster.topic(OUTPUT).records()] == [b"a"]
 
 
 def commit_without_retries(cluster: FakeCluster) -> ErrorCode:

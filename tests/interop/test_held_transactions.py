@@ -34,24 +34,24 @@ def producer(fake_cluster: FakeCluster) -> Iterator[Producer]:
 
 @pytest.mark.fake_cluster(topics={"orders": 1})
 def test_a_commit_waits_while_it_is_held(fake_cluster: FakeCluster, producer: Producer) -> None:
-    with fake_cluster.hold(ID, "PrepareCommit"):
+    with fake_cluster.transaction(ID).hold("PrepareCommit"):
         commit = threading.Thread(target=producer.commit_transaction, args=[10])
         commit.start()
-        view = fake_cluster.wait_for_transaction(ID, "Ongoing", pending_state="PrepareCommit")
+        view = fake_cluster.wait(fake_cluster.transaction(ID).state("Ongoing", pending="PrepareCommit"))
         assert (view.is_held, view.partitions) == (True, (("orders", 0),))
-        assert "EndTxn, was received from client app" in fake_cluster.explain_transaction(ID)
+        assert "EndTxn, was received from client app" in fake_cluster.transaction(ID).explain()
     commit.join()
-    assert fake_cluster.wait_for_transaction(ID, "CompleteCommit").awaited_markers == ()
-    causes = [moment.cause for moment in fake_cluster.transaction_timeline(ID).moments]
+    assert fake_cluster.wait(fake_cluster.transaction(ID).state("CompleteCommit")).awaited_markers == ()
+    causes = [moment.cause for moment in fake_cluster.transaction(ID).timeline().moments]
     assert causes == ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "all markers written"]
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1})
 def test_a_producer_whose_transaction_was_aborted_is_fenced(fake_cluster: FakeCluster, producer: Producer) -> None:
-    fake_cluster.abort_transaction(ID)
+    fake_cluster.transaction(ID).abort()
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(10)
     assert caught.value.args[0].fatal()
-    assert fake_cluster.count("EndTxn", transactional_id=ID, error="INVALID_PRODUCER_EPOCH") == 1
-    producer_id = fake_cluster.transaction(ID).producer_id
-    assert fake_cluster.count("Produce", producer_id=producer_id) == 1
+    assert fake_cluster.journal.count("EndTxn", transactional_id=ID, error="INVALID_PRODUCER_EPOCH") == 1
+    producer_id = fake_cluster.transaction(ID).describe().producer_id
+    assert fake_cluster.journal.count("Produce", producer_id=producer_id) == 1

@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 
 from fakebroker import FakeCluster
 from fakebroker.protocol.records import decode_records, split_batches
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.aiokafka_client import LoopThread
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Record
 from tests.support.soak import examples, soak
@@ -125,7 +126,9 @@ class WireCutter:
         self._limit = limit
         # The second fault sees the requests that the first one does not apply to: a quarter for each.
         self._faults = {
-            handles: cluster.fail("Produce", drop=True, handles=handles, probability=probability, times=limit // 2)
+            handles: cluster.inject_fault(
+                "Produce", drop=True, handles=handles, probability=probability, times=limit // 2
+            )
             for handles, probability in ((True, 1 / 4), (False, 1 / 3))
         }
 
@@ -141,7 +144,7 @@ class WireCutter:
 
 def stored_values(cluster: FakeCluster) -> dict[int, list[bytes | None]]:
     """Return the values in the log, by partition."""
-    topic = cluster.cluster.topics.get("orders")
+    topic = internals(cluster).cluster.topics.get("orders")
     assert topic is not None
     return {
         partition.index: [
@@ -155,7 +158,7 @@ def duplicates(cluster: FakeCluster) -> int:
     """Return the number of batches that the cluster recognized as duplicates: only their responses have a timestamp."""
     return sum(
         answer.log_append_time_ms != -1
-        for call in cluster.requests("Produce")
+        for call in cluster.journal.requests("Produce")
         if call.response is not None
         for topic in call.response.responses
         for answer in topic.partition_responses

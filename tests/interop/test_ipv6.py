@@ -29,8 +29,8 @@ def test_produce_read_and_commit(client: KafkaClient, fake_cluster: FakeCluster,
     assert values(poll_records(fake_cluster, 10, consumer)) == values(numbered(range(10)))
     consumer.commit()
     assert committed_total(fake_cluster, "readers") == 10
-    assert [member.client_host for member in fake_cluster.group("readers").members] == [CLIENT_HOST]
-    fake_cluster.restart_broker(1)
+    assert [member.client_host for member in fake_cluster.group("readers").describe().members] == [CLIENT_HOST]
+    fake_cluster.broker(1).restart()
     assert ADDRESSES.fullmatch(fake_cluster.bootstrap_servers)
 
 
@@ -48,7 +48,7 @@ async def test_the_clients_of_this_package_connect() -> None:
 @pytest.mark.fake_cluster(host="::", advertised_host="127.0.0.1", topics={"orders": 6})
 def test_clients_with_ipv4_have_ipv4_addresses_also_on_a_socket_for_both(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
-    assert [member.client_host for member in fake_cluster.group("g").members] == ["/127.0.0.1"]
+    assert [member.client_host for member in fake_cluster.group("g").describe().members] == ["/127.0.0.1"]
 
 
 def test_client_hosts_are_written_as_java_does(subtests: pytest.Subtests) -> None:

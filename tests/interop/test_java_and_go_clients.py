@@ -84,10 +84,10 @@ def test_join(client: RemoteClient, fake_cluster: FakeCluster, start_member: Sta
     )
     member.commit()
     assert committed_total(fake_cluster, "g") == 60
-    group = fake_cluster.group("g")
+    group = fake_cluster.group("g").describe()
     assert (group.state, [each.client_id for each in group.members]) == ("Stable", ["joiner"])
     member.close()
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"
 
 
 @with_each_client
@@ -105,11 +105,11 @@ def test_failover(client: RemoteClient, fake_cluster: FakeCluster, start_member:
     members = [start_member(), start_member()]
     wait_for(fake_cluster, client, [3, 3], *members)
     read_and_commit(fake_cluster, range(60), members)
-    home = fake_cluster.coordinator_of("g").node_id
-    fake_cluster.stop_broker(home)
+    home = fake_cluster.group("g").coordinator().node_id
+    fake_cluster.broker(home).stop()
     read = read_until_committed(fake_cluster, range(60, 120), members)
-    fake_cluster.start_broker(home)
-    fake_cluster.move_coordinator("g", to=home)
+    fake_cluster.broker(home).start()
+    fake_cluster.group("g").move_coordinator(to=home)
     read += read_until_committed(fake_cluster, range(120, 180), members)
     # The Go clients may join again, and repeat what they had not committed.
     assert set(values(read)) == set(values(numbered(range(60, 180))))
@@ -143,11 +143,11 @@ def test_a_static_member_restarts_without_a_rebalance(
 ) -> None:
     one, two = (start_member(instance_id=name) for name in ("one", "two"))
     wait_for(fake_cluster, client, [3, 3], one, two)
-    before, places = fake_cluster.group("g"), one.assignment()
+    before, places = fake_cluster.group("g").describe(), one.assignment()
     one.close()
     again = start_member(instance_id="one")
     poll_until(fake_cluster, "the same share", lambda _: again.assignment() == places, again, two)
-    after = fake_cluster.group("g")
+    after = fake_cluster.group("g").describe()
     assert (after.state, after.generation_id) == ("Stable", before.generation_id)
     assert {member.instance_id for member in after.members} == {"one", "two"}
     assert len({member.member_id for member in before.members + after.members}) == 3, "the restarted one has a new id"
@@ -180,15 +180,15 @@ def test_transaction(client: RemoteClient, fake_cluster: FakeCluster) -> None:
         first = start("first")
         CONFLUENT.produce(servers, "orders", numbered(range(30)), None)
         assert poll_records(fake_cluster, 1, Transforming(first, commits=False))
-        assert fake_cluster.offsets("g") == {}
-        assert fake_cluster.transaction("first").state == "CompleteAbort"
+        assert fake_cluster.group("g").offsets() == {}
+        assert fake_cluster.transaction("first").describe().state == "CompleteAbort"
 
         read = poll_records(fake_cluster, 30, Transforming(first))
         assert values(read) == values(numbered(range(30)))
         assert committed_total(fake_cluster, "g") == 30
 
         CONFLUENT.produce(servers, "orders", numbered(range(30, 60)), None)
-        fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+        fake_cluster.broker(fake_cluster.group("g").coordinator().node_id).stop()
         second = start("second")
 
         def is_done(_: list[Record]) -> bool:
@@ -251,9 +251,9 @@ def transform_with_failures(client: RemoteClient, cluster: FakeCluster, random: 
         name: Failing(partial(make, cluster.bootstrap_servers, settings, "output", name)) for name in ("a", "b", "c")
     }
     failures: list[Callable[[], object]] = [
-        lambda: cluster.move_coordinator("g", to=random.randint(1, 3)),
-        lambda: cluster.move_transaction_coordinator(random.choice([*members]), to=random.randint(1, 3)),
-        lambda: cluster.restart_broker(random.randint(1, 3)),
+        lambda: cluster.group("g").move_coordinator(to=random.randint(1, 3)),
+        lambda: cluster.transaction(random.choice([*members])).move_coordinator(to=random.randint(1, 3)),
+        lambda: cluster.broker(random.randint(1, 3)).restart(),
         lambda: random.choice([*members.values()]).close(),
     ]
     with ExitStack() as stack:

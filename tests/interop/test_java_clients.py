@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker import FakeCluster
+from fakebroker import FakeCluster, predicate
+from fakebroker.server.fake_cluster import internals
 from tests.interop.conftest import closed_together
 from tests.support.kafka_clients.client import Record, Settings
 from tests.support.kafka_clients.driver import DriverError, java_clients
@@ -71,7 +72,7 @@ def test_each_assignor(fake_cluster: FakeCluster, start_member: StartMember, ass
     for member in members[:2]:
         member.subscribe_pattern("^[ab]$")
     wait_for(fake_cluster, two, *members[:2])
-    assert fake_cluster.group("g").protocol_name == assignor
+    assert fake_cluster.group("g").describe().protocol_name == assignor
     before = {id(member): member.assignment() for member in members[:2]}
 
     members[2].subscribe_pattern("^[ab]$")
@@ -101,8 +102,8 @@ def test_a_second_instance_fences_the_first(fake_cluster: FakeCluster, start_mem
     # The second one, if a heartbeat was refused first.
     with pytest.raises(DriverError, match=r"FencedInstanceIdException|CommitFailedException"):
         first.commit()
-    assert sum(fake_cluster.count(api, error="FENCED_INSTANCE_ID") for api in ("Heartbeat", "OffsetCommit")) > 0
-    assert fake_cluster.offsets("g") == {}
+    assert sum(fake_cluster.journal.count(api, error="FENCED_INSTANCE_ID") for api in ("Heartbeat", "OffsetCommit")) > 0
+    assert fake_cluster.group("g").offsets() == {}
 
 
 def test_a_second_instance_waits_with_the_consumer_protocol(
@@ -121,7 +122,7 @@ def test_brokers_evaluate_a_regular_expression(fake_cluster: FakeCluster, start_
     member = start_member(Kip848JavaConsumer)
     member.subscribe_pattern("orders-.*|b")
     wait_for(fake_cluster, [3], member)
-    fake_cluster.create_topic("orders-eu", 2)
+    fake_cluster.topic("orders-eu").create(2)
     fake_cluster.advance(10.001)
     wait_for(fake_cluster, [5], member)
     produce(fake_cluster.bootstrap_servers, "orders-eu", numbered(range(10)))
@@ -133,23 +134,23 @@ def test_brokers_evaluate_a_regular_expression(fake_cluster: FakeCluster, start_
 def test_kafka_streams_counts_words_and_resumes(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     def counts() -> dict[bytes, int]:
         """Return the last count of each word."""
-        return {each.key or b"": int(each.value or b"0") for each in fake_cluster.records("counts")}
+        return {each.key or b"": int(each.value or b"0") for each in fake_cluster.topic("counts").records()}
 
     def send(*lines: bytes) -> None:
         produce(fake_cluster.bootstrap_servers, "lines", [Record(line, line) for line in lines])
 
     def run_until(words: WordCount, expected: dict[bytes, int]) -> None:
-        fake_cluster.wait_until(f"{expected}", lambda _: counts() == expected, timeout_s=30)
+        fake_cluster.wait(predicate(f"{expected}", lambda: counts() == expected), timeout_s=30)
         assert words.call("state") == "RUNNING"
 
     words = WordCount(fake_cluster.bootstrap_servers, str(tmp_path))
     send(b"to be or not", b"to be")
     run_until(words, {b"to": 2, b"be": 2, b"or": 1, b"not": 1})
-    fake_cluster.stop_broker(fake_cluster.coordinator_of("words").node_id)
+    fake_cluster.broker(fake_cluster.group("words").coordinator().node_id).stop()
     send(b"or not")
     run_until(words, {b"to": 2, b"be": 2, b"or": 2, b"not": 2})
     assert words.call("close")
-    assert fake_cluster.group("words").state == "Empty"
+    assert fake_cluster.group("words").describe().state == "Empty"
     assert committed_total(fake_cluster, "words") >= 3
     assert {each.state for each in fake_cluster.transactions()} == {"CompleteCommit"}
 
@@ -197,10 +198,10 @@ def test_clients_and_brokers_of_several_releases(
         copied: list[Record] = []
         while len(copied) < 12:
             copied += application.transform()
-        written = sorted(each.value or b"" for each in fake_cluster.records("b"))
+        written = sorted(each.value or b"" for each in fake_cluster.topic("b").records())
         assert written == sorted(each.value or b"" for each in copied)
         assert values(copied) == values(numbered(range(12)))
         assert committed_total(fake_cluster, "h") == 12
-    versions = {each.api_version for each in fake_cluster.requests("TxnOffsetCommit")}
-    as_both = min(release, str(fake_cluster.cluster.brokers[1].release))
+    versions = {each.api_version for each in fake_cluster.journal.requests("TxnOffsetCommit")}
+    as_both = min(release, str(internals(fake_cluster).cluster.brokers[1].release))
     assert versions == {6 if as_both == "4.4" else 5}

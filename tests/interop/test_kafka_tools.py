@@ -8,6 +8,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.topics import Partition
+from fakebroker.server.fake_cluster import internals
 from tests.kafka.apache_kafka import jars, java
 from tests.support.kafka_clients.driver import KAFKA
 from tests.support.kafka_clients.helpers import numbered
@@ -37,11 +38,11 @@ def events(output: str, name: str) -> list[dict[str, Any]]:
 
 
 def committed(cluster: FakeCluster, group_id: str) -> dict[tuple[str, int], int]:
-    return {place: offset.offset for place, offset in cluster.offsets(group_id).items()}
+    return {place: offset.offset for place, offset in cluster.group(group_id).offsets().items()}
 
 
 def partitions(cluster: FakeCluster, topic: str) -> list[Partition]:
-    found = cluster.cluster.topics.find(topic, b"", by_id=False)
+    found = internals(cluster).cluster.topics.find(topic, b"", by_id=False)
     assert found is not None
     return list(found.partitions)
 
@@ -49,7 +50,7 @@ def partitions(cluster: FakeCluster, topic: str) -> list[Partition]:
 def test_console_producer_and_console_consumer(fake_cluster: FakeCluster) -> None:
     keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
     run(fake_cluster, "ConsoleProducer", "--topic", "orders", *keyed, stdin="a:1\nb:2\nc:3\n")
-    found = [(each.key, each.value) for each in fake_cluster.records("orders")]
+    found = [(each.key, each.value) for each in fake_cluster.topic("orders").records()]
     assert sorted(found) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
 
     arguments = ("--topic", "orders", "--group", "console", "--from-beginning", "--max-messages", "3")
@@ -57,24 +58,24 @@ def test_console_producer_and_console_consumer(fake_cluster: FakeCluster) -> Non
     assert sorted(row for row in rows(printed) if len(row) == 2) == [["a", "1"], ["b", "2"], ["c", "3"]]
     assert "Processed a total of 3 messages" in printed
     assert sum(committed(fake_cluster, "console").values()) == 3
-    assert fake_cluster.group("console").state == "Empty"
+    assert fake_cluster.group("console").describe().state == "Empty"
 
 
 def test_consumer_groups(fake_cluster: FakeCluster) -> None:
     tool = "consumer.group.ConsumerGroupCommand"
-    fake_cluster.produce("orders", [b"a"] * 5, partition=0)
-    fake_cluster.seed_group("billing", members=2, topics=["orders"], lag={"orders-0": 2})
-    fake_cluster.seed_group("idle", members=0, topics=["orders"], lag={"orders-0": 2})
+    fake_cluster.topic("orders").produce([b"a"] * 5, partition=0)
+    fake_cluster.group("billing").seed(members=2, topics=["orders"], lag={"orders-0": 2})
+    fake_cluster.group("idle").seed(members=0, topics=["orders"], lag={"orders-0": 2})
 
     assert sorted(rows(run(fake_cluster, tool, "--list", "--state"))[1:]) == [["billing", "Stable"], ["idle", "Empty"]]
     ((member, *_),) = [row[6:] for row in rows(run(fake_cluster, tool, "--describe", "--group", "billing"))[1:2]]
-    assert member in {each.member_id for each in fake_cluster.group("billing").members}
+    assert member in {each.member_id for each in fake_cluster.group("billing").describe().members}
     described = rows(run(fake_cluster, tool, "--describe", "--group", "idle"))
     assert described[-1][:6] == ["idle", "orders", "0", "3", "5", "2"]
     members = rows(run(fake_cluster, tool, "--describe", "--group", "billing", "--members"))[1:]
     assert sorted(row[4] for row in members) == ["1", "2"]
     state = rows(run(fake_cluster, tool, "--describe", "--group", "billing", "--state"))[1]
-    home = fake_cluster.coordinator_of("billing")
+    home = fake_cluster.group("billing").coordinator()
     assert state[1:3] == [f"{home.host}:{home.port}", f"({home.node_id})"]
     assert state[-2:] == ["Stable", "2"]
 
@@ -84,7 +85,7 @@ def test_consumer_groups(fake_cluster: FakeCluster) -> None:
     ]
     assert committed(fake_cluster, "idle") == {("orders", number): 0 for number in range(3)}
     run(fake_cluster, tool, "--delete-offsets", "--group", "idle", "--topic", "orders:0")
-    assert ("orders", 0) not in fake_cluster.offsets("idle")
+    assert ("orders", 0) not in fake_cluster.group("idle").offsets()
     assert "was successful" in run(fake_cluster, tool, "--delete", "--group", "idle")
     assert [group.group_id for group in fake_cluster.groups()] == ["billing"]
     refused = run(fake_cluster, tool, "--delete", "--group", "billing")
@@ -146,8 +147,8 @@ def test_transactions(fake_cluster: FakeCluster) -> None:
     producer.call("init")
     producer.call("begin")
     producer.produce("orders", numbered(range(1)))
-    (record,) = fake_cluster.records("orders")
-    home = fake_cluster.transaction("open")
+    (record,) = fake_cluster.topic("orders").records()
+    home = fake_cluster.transaction("open").describe()
     listed = rows(run(fake_cluster, tool, "list"))
     assert listed[1][0] == "open"
     assert listed[1][2:] == [str(home.producer_id), "Ongoing"]
@@ -178,12 +179,12 @@ def test_verifiable_producer_and_verifiable_consumer(fake_cluster: FakeCluster, 
     produced = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True).stdout
     sent = {(each["partition"], each["offset"]) for each in events(produced, "producer_send_success")}
     assert (len(sent), len(events(produced, "shutdown_complete"))) == (20, 1)
-    assert sent == {(each.partition, each.offset) for each in fake_cluster.records("orders")}
+    assert sent == {(each.partition, each.offset) for each in fake_cluster.topic("orders").records()}
 
     arguments = ("--topic", "orders", "--group-id", "g", "--max-messages", "20", "--reset-policy", "earliest")
     consumed = run(fake_cluster, "VerifiableConsumer", *arguments, "--group-protocol", protocol)
     assert sum(each["count"] for each in events(consumed, "records_consumed")) == 20
     assert all(each["success"] for each in events(consumed, "offsets_committed"))
     assert sum(committed(fake_cluster, "g").values()) == 20
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"
     assert run(fake_cluster, "GroupsCommand", "--list").splitlines()[1].split() == ["g", protocol.title(), "consumer"]

@@ -85,14 +85,14 @@ def read_and_commit(cluster: FakeCluster, total: int, read: list[Record], killed
 
 def assert_session_expired(cluster: FakeCluster, client_id: str) -> None:
     """Check that a member has not left, and that its session has expired."""
-    assert cluster.requests("LeaveGroup", client_id) == []
-    expired = [moment.cause for moment in cluster.timeline("g").moments if "session" in moment.cause]
+    assert cluster.journal.requests("LeaveGroup", client_id) == []
+    expired = [moment.cause for moment in cluster.group("g").timeline().moments if "session" in moment.cause]
     assert len(expired) == 1, expired
 
 
 def assert_the_group_resumes(client: KafkaClient, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     """Check that a new member of the empty group reads only records after the committed offsets."""
-    assert cluster.group("g").state == "Empty"
+    assert cluster.group("g").describe().state == "Empty"
     produce(client, cluster, range(1000, 1001))
     newcomer = start_consumer(client, group_id="g", client_id="newcomer")
     newcomer.subscribe("orders")

@@ -141,7 +141,7 @@ class MigratingGroup:
             known = sorted(len(member.assignment()) for member in self.members)
             is_shared = partitions_per_member(self.cluster, "g") == share == known
             is_committed = committed_total(self.cluster, "g") == self.produced
-            return is_shared and is_committed and self.cluster.group("g").type == kind
+            return is_shared and is_committed and self.cluster.group("g").describe().type == kind
 
         what = f"{self.produced} committed records and {share} in a {kind} group"
         members = [CommittingMember(member) for member in self.members]
@@ -152,7 +152,9 @@ class MigratingGroup:
 
     def errors(self) -> set[int]:
         """Return the error codes in the responses to the requests of members so far."""
-        responses = [call.response for api in APIS for call in self.cluster.requests(api) if call.response is not None]
+        responses = [
+            call.response for api in APIS for call in self.cluster.journal.requests(api) if call.response is not None
+        ]
         codes = {getattr(response, "error_code", 0) for response in responses}
         commits = [response for response in responses if isinstance(response, OffsetCommitResponse)]
         codes |= {each.error_code for commit in commits for topic in commit.topics for each in topic.partitions}
@@ -182,7 +184,7 @@ def test_a_group_goes_to_the_consumer_protocol_and_back(fake_cluster: FakeCluste
             group.start(new_member(servers))
             group.consume(kind)
     assert group.errors() <= ALLOWED, group.errors()
-    history = fake_cluster.timeline("g")
+    history = fake_cluster.group("g").timeline()
     causes = [moment.cause for moment in history.moments]
     assert sum("upgrade of a classic group" in cause for cause in causes) == 1
     assert sum("becomes a classic group" in cause for cause in causes) >= 1
@@ -195,7 +197,7 @@ def test_clients_of_both_protocols_share_a_group(fake_cluster: FakeCluster, grou
     group.consume("classic")
     group.start(Kip848Consumer(servers))
     group.consume("consumer")
-    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+    fake_cluster.broker(fake_cluster.group("g").coordinator().node_id).stop()
     group.consume("consumer")
     group.stop(group.members[-1])
     group.consume("classic")

@@ -111,8 +111,8 @@ def wait_for_partitions(cluster: FakeCluster, partitions: list[int], *members: G
 
 def session_s(cluster: FakeCluster, client_id: str) -> float:
     """Return the remaining seconds of the session of a client."""
-    ids = [each.member_id for each in cluster.group("g").members if each.client_id == client_id]
-    pending = [each for each in cluster.pending_deadlines() if each.kind == "session"]
+    ids = [each.member_id for each in cluster.group("g").describe().members if each.client_id == client_id]
+    pending = [each for each in cluster.deadlines() if each.kind == "session"]
     return next(each.in_s for each in pending if each.member_ids[0] in ids)
 
 
@@ -138,14 +138,14 @@ def test_a_member_without_network_loses_its_partitions_and_comes_back(
     fake_cluster.advance(SESSION_S - 1)
     poll_until(fake_cluster, "a heartbeat", lambda _: session_s(fake_cluster, "steady") == SESSION_S, steady)
     fake_cluster.advance_to_next_deadline()
-    assert [each.client_id for each in fake_cluster.group("g").members] == ["steady"]
+    assert [each.client_id for each in fake_cluster.group("g").describe().members] == ["steady"]
     wait_for_partitions(fake_cluster, [6], steady)
     exchange(fake_cluster, 60, steady)
 
     network.heal()
     wait_for_partitions(fake_cluster, [3, 3], steady, member)
     exchange(fake_cluster, 120, steady, member)
-    refused = [each for each in fake_cluster.requests("Heartbeat", "member") if each.errors]
+    refused = [each for each in fake_cluster.journal.requests("Heartbeat", "member") if each.errors]
     assert any(ErrorCode.UNKNOWN_MEMBER_ID in each.errors for each in refused)
 
 
@@ -154,14 +154,14 @@ def test_resets_and_delays_cost_neither_membership_nor_commits(
 ) -> None:
     wait_for_partitions(fake_cluster, [3, 3], steady, member)
     exchange(fake_cluster, 0, steady, member)
-    before = fake_cluster.group("g")
+    before = fake_cluster.group("g").describe()
 
     network.reset()
     exchange(fake_cluster, 60, steady, member)
     network.delay(0.02)
     network.reset()
     exchange(fake_cluster, 120, steady, member)
-    after = fake_cluster.group("g")
+    after = fake_cluster.group("g").describe()
     assert (after.generation_id, {each.member_id for each in after.members}) == (
         before.generation_id,
         {each.member_id for each in before.members},

@@ -16,6 +16,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
 from tests.support.kafka_python_codec import decode_record
@@ -50,7 +51,7 @@ def test_records_of_an_older_release_name_owners_and_clients(
     """Burrow 1.2, which reads only values of version 0 and 1, shows the owner of each partition (kafka_client.go)."""
     member = start_consumer(client, group_id="g", client_id="billing-1")
     member.subscribe("orders")
-    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").state == "Stable", member)
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").describe().state == "Stable", member)
     reader = start_consumer(client)
     reader.assign(("__consumer_offsets", partition_for("g", 50)))
     records = poll_until(
@@ -59,7 +60,7 @@ def test_records_of_an_older_release_name_owners_and_clients(
     versions = [(record.value or b"")[:2] for record in records]
     assert set(versions) == {b"\0\1"}
     (owner,) = last_of_each_key(records)["g"].members
-    (seen,) = fake_cluster.group("g").members
+    (seen,) = fake_cluster.group("g").describe().members
     assert (owner.client_id, owner.client_host) == ("billing-1", seen.client_host)
     assert list(decode_assignment(owner.assignment)) == [("orders", 0)]
 
@@ -81,7 +82,7 @@ def test_the_offsets_topic_can_be_read(
     )
     left = last_of_each_key(records)
     assert left["orders", 0].offset == 5
-    group, seen = left["g"], fake_cluster.group("g")
+    group, seen = left["g"], fake_cluster.group("g").describe()
     assert (group.generation, group.protocol_type, group.protocol) == (1, "consumer", seen.protocol_name)
     assert group.leader == seen.leader_id
     assert [(each.member_id, each.assignment) for each in group.members] == [
@@ -110,7 +111,7 @@ def test_it_is_created_by_the_first_member_or_before_by_an_administrator(
     snapshot = fake_cluster.snapshot()
     member = start_consumer(client, group_id="g")
     member.subscribe("orders")
-    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").state == "Stable", member)
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").describe().state == "Stable", member)
     assert counts() == {"orders": 1, "__consumer_offsets": 50}
     member.close()
     fake_cluster.restore(snapshot)
@@ -118,6 +119,6 @@ def test_it_is_created_by_the_first_member_or_before_by_an_administrator(
     admin.create_topics([NewTopic("__consumer_offsets", 3, 3)])["__consumer_offsets"].result(CALL_TIMEOUT_S)
     member = start_consumer(client, group_id="h")
     member.subscribe("orders")
-    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("h").state == "Stable", member)
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("h").describe().state == "Stable", member)
     assert counts() == {"orders": 1, "__consumer_offsets": 3}
-    assert fake_cluster.cluster.offsets_partition_of("h").index == partition_for("h", 3)
+    assert internals(fake_cluster).cluster.offsets_partition_of("h").index == partition_for("h", 3)

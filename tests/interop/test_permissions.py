@@ -19,12 +19,14 @@ def test_a_consumer_loses_its_group_in_flight_and_gets_it_back(
     consumer = start_consumer(client, group_id="g")
     consumer.subscribe("orders")
     poll_records(fake_cluster, 10, consumer)
-    with fake_cluster.deny("ANONYMOUS", "READ", group="g"):
+    with fake_cluster.acls.deny("ANONYMOUS", "READ", group="g"):
         with pytest.raises(Exception, match=r"(?i)group.?authorization.?failed"):
             consumer.commit()
-        fake_cluster.wait_for_request("OffsetCommit", error="GROUP_AUTHORIZATION_FAILED", principal="ANONYMOUS")
+        fake_cluster.wait(
+            fake_cluster.requested("OffsetCommit", error="GROUP_AUTHORIZATION_FAILED", principal="ANONYMOUS")
+        )
     consumer.commit()
-    assert fake_cluster.offsets("g")["orders", 0].offset == 10
+    assert fake_cluster.group("g").offsets()["orders", 0].offset == 10
 
 
 @pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
@@ -35,7 +37,7 @@ def test_a_consumer_loses_its_topic_in_flight(
     consumer = start_consumer(client, group_id="g")
     consumer.assign(("orders", 0))
     poll_records(fake_cluster, 10, consumer)
-    fake_cluster.deny("ANONYMOUS", "READ", topic="orders")
+    fake_cluster.acls.deny("ANONYMOUS", "READ", topic="orders")
     with pytest.raises(Exception, match=r"(?i)topic.?authorization.?failed"):
         poll_until(fake_cluster, "an error", lambda records: False, consumer)
-    assert fake_cluster.count("Fetch", error="TOPIC_AUTHORIZATION_FAILED") > 0
+    assert fake_cluster.journal.count("Fetch", error="TOPIC_AUTHORIZATION_FAILED") > 0

@@ -69,6 +69,6 @@ def test_members_share_leave_and_crash(fake_cluster: FakeCluster, start_member: 
     poll_until(fake_cluster, "commits", lambda _: committed_total(fake_cluster, "g") == 126, second)
 
     second.crash()
-    assert fake_cluster.group("g").state == "Stable"
+    assert fake_cluster.group("g").describe().state == "Stable"
     fake_cluster.advance(SESSION_S)
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"

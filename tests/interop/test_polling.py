@@ -12,7 +12,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from kafka import KafkaConsumer
 
 import fakebroker
-from fakebroker import FakeCluster, PollError, WaitTimeout
+from fakebroker import FakeCluster, PollError, Polling, WaitTimeout, predicate
 from tests.support.kafka_clients.client import HEARTBEAT_INTERVAL_MS, Record
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import TIMEOUT_S
@@ -74,24 +74,23 @@ def values(records: list[Any]) -> set[bytes]:
 def test_consumers_in_one_thread(fake_cluster: FakeCluster, start: Callable[[Start], Any], client: Start) -> None:
     produce(fake_cluster)
     one, two = start(client), start(client)
-    group, read = fake_cluster.wait_for_state("g", "Stable", members=2, polling=[one, two], timeout_s=TIMEOUT_S)
+    both = Polling([one, two])
+    group = fake_cluster.wait(fake_cluster.group("g").stable(members=2), polling=both, timeout_s=TIMEOUT_S)
     assert len(group.members) == 2
     assert len(one.assignment()) == len(two.assignment()) == 2
     three = start(client)
     consumers = [one, two, three]
-    _, more = fake_cluster.wait_for_state("g", "Stable", members=3, polling=consumers, timeout_s=TIMEOUT_S)
-    read += more
+    polled = Polling(consumers)
+    fake_cluster.wait(fake_cluster.group("g").stable(members=3), polling=polled, timeout_s=TIMEOUT_S)
     assert sorted(len(each.assignment()) for each in consumers) == [1, 1, 2]
     for partition in range(4):
-        _, more = fake_cluster.wait_for_commit(
-            "g", f"orders-{partition}", at_least=10, polling=consumers, timeout_s=TIMEOUT_S
-        )
-        read += more
-    assert values(read) == VALUES
-    generation = fake_cluster.group("g").generation_id
+        committed = fake_cluster.group("g").committed(f"orders-{partition}", at_least=10)
+        fake_cluster.wait(committed, polling=polled, timeout_s=TIMEOUT_S)
+    assert values(both.records + polled.records) == VALUES
+    generation = fake_cluster.group("g").describe().generation_id
     three.close()  # Members of librdkafka join again in a thread of its own, perhaps before this returns.
-    fake_cluster.wait_for_generation("g", above=generation, polling=[one, two], timeout_s=TIMEOUT_S)
-    fake_cluster.wait_until("everything", lambda _: len(one.assignment()) == 2, polling=[one, two], timeout_s=TIMEOUT_S)
+    fake_cluster.wait(fake_cluster.group("g").state(above=generation), polling=both, timeout_s=TIMEOUT_S)
+    fake_cluster.wait(predicate("half of it", lambda: len(one.assignment()) == 2), polling=both, timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.fake_cluster(topics={"orders": 4}, clock="manual")
@@ -100,40 +99,42 @@ def test_a_consumer_that_takes_over_the_partitions_of_one_that_does_not_know(
 ) -> None:
     """The session of `one` expires while its heartbeats get no answers, so that it keeps its partitions."""
     one = start(confluent)
-    group, _ = fake_cluster.wait_for_state("g", "Stable", members=1, polling=[one], timeout_s=TIMEOUT_S)
+    group = fake_cluster.wait(fake_cluster.group("g").stable(members=1), polling=[one], timeout_s=TIMEOUT_S)
     assert len(one.assignment()) == 4
-    fake_cluster.fail("Heartbeat", delay_s=60)
+    fake_cluster.inject_fault("Heartbeat", delay_s=60)
     two = start(confluent)
-    fake_cluster.wait_for_state("g", "PreparingRebalance", members=2, polling=[one, two], timeout_s=TIMEOUT_S)
+    fake_cluster.wait(
+        fake_cluster.group("g").state("PreparingRebalance", members=2), polling=[one, two], timeout_s=TIMEOUT_S
+    )
     fake_cluster.advance(group.members[0].session_timeout_ms / 1000)
-    fake_cluster.wait_for_state("g", "Stable", members=1, polling=[one, two], timeout_s=TIMEOUT_S)
+    fake_cluster.wait(fake_cluster.group("g").stable(members=1), polling=[one, two], timeout_s=TIMEOUT_S)
     assert (len(one.assignment()), len(two.assignment())) == (4, 4)
     fake_cluster.advance(60)  # The heartbeats are answered, so that the consumers can be closed.
 
 
 @pytest.mark.parametrize("client", [confluent, kafka_python])
-def test_records_are_in_the_error_of_a_timeout(
+def test_records_are_kept_after_a_timeout(
     fake_cluster: FakeCluster, start: Callable[[Start], Any], client: Start
 ) -> None:
     produce(fake_cluster)
-    consumer = start(client)
-    _, read = fake_cluster.wait_for_state("g", "Stable", polling=[consumer], timeout_s=TIMEOUT_S)
-    in_errors: list[Any] = []
+    polled = Polling([start(client)])
+    fake_cluster.wait(fake_cluster.group("g").stable(), polling=polled, timeout_s=TIMEOUT_S)
     for _ in range(TIMEOUT_S):
-        with pytest.raises(WaitTimeout, match="not reached within 1 s: group g in Stable with 2 members\n") as caught:
-            fake_cluster.wait_for_state("g", "Stable", members=2, polling=[consumer], timeout_s=1)
-        in_errors += caught.value.records
-        if values(read + in_errors) == VALUES:
+        with pytest.raises(WaitTimeout, match=r"^not reached within 1 s: group\('g'\)\.stable\(members=2\)\n"):
+            fake_cluster.wait(fake_cluster.group("g").stable(members=2), polling=polled, timeout_s=1)
+        if values(polled.records) == VALUES:
             break
-    assert values(read + in_errors) == VALUES
+    assert values(polled.records) == VALUES
 
 
 @pytest.mark.parametrize("client", [confluent, kafka_python])
 def test_an_error_of_a_poll_is_raised(fake_cluster: FakeCluster, start: Callable[[Start], Any], client: Start) -> None:
-    fake_cluster.fail("JoinGroup", error="GROUP_AUTHORIZATION_FAILED")  # First: librdkafka joins before it is polled.
+    fake_cluster.inject_fault(
+        "JoinGroup", error="GROUP_AUTHORIZATION_FAILED"
+    )  # First: librdkafka joins before it is polled.
     consumer = start(client)
     with pytest.raises(PollError, match=r"polling\[0\], .*[aA]uthorization"):
-        fake_cluster.wait_for_state("g", "Stable", polling=[consumer], timeout_s=TIMEOUT_S)
+        fake_cluster.wait(fake_cluster.group("g").stable(), polling=[consumer], timeout_s=TIMEOUT_S)
 
 
 async def share_a_group(cluster: FakeCluster) -> None:
@@ -143,11 +144,11 @@ async def share_a_group(cluster: FakeCluster) -> None:
         one, two = await in_thread(client, cluster), await in_thread(client, cluster)
         one.subscribe(["orders"])
         two.subscribe(["orders"])
-        await cluster.wait_for_state_async("g", "Stable", members=2, polling=[one, two], timeout_s=TIMEOUT_S)
+        await cluster.wait_async(cluster.group("g").stable(members=2), polling=[one, two], timeout_s=TIMEOUT_S)
         assert len(one.assignment()) == len(two.assignment()) == 2
         await in_thread(one.close)
         await in_thread(two.close)
-        await cluster.wait_for_state_async("g", "Empty", timeout_s=TIMEOUT_S)
+        await cluster.wait_async(cluster.group("g").state("Empty"), timeout_s=TIMEOUT_S)
 
 
 def test_consumers_in_a_task_of_asyncio(fake_cluster: FakeCluster) -> None:
@@ -172,16 +173,14 @@ def test_aiokafka(fake_cluster: FakeCluster) -> None:
 
     async def main() -> None:
         async with AIOKafkaConsumer("orders", **settings(fake_cluster)) as one:
-            await fake_cluster.wait_for_state_async("g", "Stable", members=1, timeout_s=TIMEOUT_S)
+            await fake_cluster.wait_async(fake_cluster.group("g").stable(members=1), timeout_s=TIMEOUT_S)
             async with AIOKafkaConsumer("orders", **settings(fake_cluster)) as two:
-                await fake_cluster.wait_for_state_async("g", "Stable", members=2, timeout_s=TIMEOUT_S)
-                _, read = await fake_cluster.wait_for_state_async("g", "Stable", members=2, polling=[one, two])
+                await fake_cluster.wait_async(fake_cluster.group("g").stable(members=2), timeout_s=TIMEOUT_S)
+                polled = Polling([one, two])
+                await fake_cluster.wait_async(fake_cluster.group("g").stable(members=2), polling=polled)
                 assert len(one.assignment()) == len(two.assignment()) == 2
-                while values(read) != VALUES:
-                    _, more = await fake_cluster.wait_for_request_async(
-                        "Fetch", count=fake_cluster.count("Fetch") + 1, polling=[one, two], timeout_s=TIMEOUT_S
-                    )
-                    read += more
+                all_values = predicate("all values", lambda: values(polled.records) == VALUES)
+                await fake_cluster.wait_async(all_values, polling=polled, timeout_s=TIMEOUT_S)
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
 
@@ -193,14 +192,10 @@ def test_the_consumer_of_this_project() -> None:
             async with fakebroker.Consumer(**settings(cluster)) as one, fakebroker.Consumer(**settings(cluster)) as two:
                 one.subscribe(["orders"])
                 two.subscribe(["orders"])
-                consumers = [one, two]
-                _, read = await cluster.wait_for_state_async("g", "Stable", members=2, polling=consumers)
+                polled = Polling([one, two])
+                await cluster.wait_async(cluster.group("g").stable(members=2), polling=polled)
                 assert len(await one.assignment()) == len(await two.assignment()) == 2
-                with trio.fail_after(TIMEOUT_S):
-                    while values(read) != VALUES:
-                        _, more = await cluster.wait_for_request_async(
-                            "Fetch", count=cluster.count("Fetch") + 1, polling=consumers
-                        )
-                        read += more
+                all_values = predicate("all values", lambda: values(polled.records) == VALUES)
+                await cluster.wait_async(all_values, polling=polled, timeout_s=TIMEOUT_S)
 
     trio.run(main)

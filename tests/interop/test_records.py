@@ -7,6 +7,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
@@ -47,7 +48,7 @@ def test_every_client_reads_the_records_of_one(
 
 def compressions(cluster: FakeCluster, name: str) -> set[Compression]:
     """Return the compressions of the batches in partition 0 of a topic."""
-    topic = cluster.cluster.topics.get(name)
+    topic = internals(cluster).cluster.topics.get(name)
     assert topic is not None
     return {batch.compression for batch in split_batches(topic.partitions[0].log.read(0, 2**20))}
 
@@ -67,10 +68,10 @@ def test_producing_creates_a_topic(
 def test_every_client_reads_the_records_that_a_test_produces(
     fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    keyed = fake_cluster.produce(
-        "orders", ["größe", b"\xff", None], key="k", headers={"h": b"1"}, timestamp=1_700_000_000_000
+    keyed = fake_cluster.topic("orders").produce(
+        ["größe", b"\xff", None], key="k", headers={"h": b"1"}, timestamp=1_700_000_000_000
     )
-    fake_cluster.seed_group("g", lag={"orders-0": 4, "orders-1": 4})
+    fake_cluster.group("g").seed(lag={"orders-0": 4, "orders-1": 4})
     for client in CLIENTS:
         consumer = start_consumer(client)
         consumer.assign(("orders", keyed[0].partition))
@@ -90,5 +91,5 @@ def test_keys_go_to_the_partitions_of_clients_with_kafkas_partitioner(
     """Those of librdkafka differ: its default is `consistent_random`."""
     keys = [b"%d" % number for number in range(30)]
     client.produce(fake_cluster.bootstrap_servers, "orders", [Record(value=b"", key=key) for key in keys], None)
-    found = {record.key: record.partition for record in fake_cluster.records("orders")}
-    assert found == {key: fake_cluster.produce("orders", ["x"], key=key)[0].partition for key in keys}
+    found = {record.key: record.partition for record in fake_cluster.topic("orders").records()}
+    assert found == {key: fake_cluster.topic("orders").produce(["x"], key=key)[0].partition for key in keys}

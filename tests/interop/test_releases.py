@@ -65,7 +65,7 @@ def test_a_group_with_each_release(
     release: str, client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     produce_read_and_rebalance(client, fake_cluster, start_consumer)
-    joins = {call.api_version for call in fake_cluster.requests("JoinGroup")}
+    joins = {call.api_version for call in fake_cluster.journal.requests("JoinGroup")}
     assert joins <= set(TABLE[named(release)]["JoinGroup"])
 
 
@@ -106,16 +106,16 @@ def test_a_rolling_upgrade_causes_no_rebalance(
     # `rd_kafka_assignment_handle_OffsetFetch`). So none is queued while the coordinator moves.
     exchange(0)
     for number, broker in enumerate(fake_cluster.brokers, 1):
-        fake_cluster.upgrade_broker(broker.node_id, "3.9")
-        beats, home = len(fake_cluster.requests("Heartbeat")), fake_cluster.coordinator_of("g").node_id
+        fake_cluster.broker(broker.node_id).upgrade("3.9")
+        beats, home = len(fake_cluster.journal.requests("Heartbeat")), fake_cluster.group("g").coordinator().node_id
 
         def knows_coordinator(_: list[Record], beats: int = beats, home: int = home) -> bool:
-            later = fake_cluster.requests("Heartbeat")[beats:]
+            later = fake_cluster.journal.requests("Heartbeat")[beats:]
             return any(call.node_id == home and call.response and not call.response.error_code for call in later)
 
         poll_until(fake_cluster, "a heartbeat to the coordinator", knows_coordinator, consumer)
         exchange(number)
-    assert fake_cluster.group("g").generation_id == 1, "moves of the coordinator cause no rebalance"
+    assert fake_cluster.group("g").describe().generation_id == 1, "moves of the coordinator cause no rebalance"
 
 
 GROUPS = ("a", "b", "c")
@@ -134,17 +134,17 @@ def test_an_admin_client_requests_many_groups_at_once_since_3_0(
 
     reader = start_admin(KAFKA_PYTHON)
     assert isinstance(reader, PythonAdmin)
-    before = len(fake_cluster.requests())
+    before = len(fake_cluster.journal.requests())
     found: dict[str, Any] = {}
     for batch in [GROUPS] if release == "3.0" else [[group] for group in GROUPS]:
         found |= reader.inner.list_group_offsets(list(batch))
     assert {group: offsets[place].offset for group, offsets in found.items()} == {"a": 1, "b": 2, "c": 3}
 
-    since = fake_cluster.requests()[before:]
+    since = fake_cluster.journal.requests()[before:]
     lookups = [call.request for call in since if call.api.name == "FindCoordinator"]
     fetches = [call.request for call in since if call.api.name == "OffsetFetch"]
     if release == "3.0":
-        homes = {fake_cluster.coordinator_of(group).node_id for group in GROUPS}
+        homes = {fake_cluster.group(group).coordinator().node_id for group in GROUPS}
         assert [request.coordinator_keys for request in lookups] == [list(GROUPS)]
         assert sorted(group.group_id for request in fetches for group in request.groups) == list(GROUPS)
         assert len(fetches) == len(homes)

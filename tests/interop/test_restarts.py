@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fakebroker import FakeCluster
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.lifecycle import bound
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S
 
@@ -44,13 +45,13 @@ def test_an_idempotent_producer_continues_its_sequence(start: Start) -> None:
     with start() as second:
         assert producer.flush(CALL_TIMEOUT_S) == 0
         expected = [b"%c%d" % (letter, number) for letter in b"ab" for number in range(5)]
-        assert [record.value for record in second.records("orders", 0)] == expected
+        assert [record.value for record in second.topic("orders").records(0)] == expected
         assert {each.producer_id for each in producers_of(second)} == producer_ids
         assert [each.last_sequence for each in producers_of(second)] == [9]
 
 
 def producers_of(cluster: FakeCluster) -> list[Any]:
-    topic = cluster.cluster.topics.get("orders")
+    topic = internals(cluster).cluster.topics.get("orders")
     assert topic is not None
     return list(topic.partitions[0].log.producers.all())
 
@@ -63,10 +64,10 @@ def test_a_transaction_continues_after_a_restart(start: Start) -> None:
         producer.produce("orders", b"before", partition=1)
         assert producer.flush(CALL_TIMEOUT_S) == 0
     with start() as second:
-        assert second.transaction("t").state == "Ongoing"
+        assert second.transaction("t").describe().state == "Ongoing"
         producer.produce("orders", b"after", partition=2)
         producer.commit_transaction(CALL_TIMEOUT_S)
-        assert second.wait_for_transaction("t", "CompleteCommit") is not None
+        assert second.wait(second.transaction("t").state("CompleteCommit")) is not None
         reader = Consumer({"bootstrap.servers": second.bootstrap_servers, "group.id": "r", **FAST})
         reader.assign([TopicPartition("orders", index, 0) for index in (1, 2)])
         read = {message.value() for message in reader.consume(2, CALL_TIMEOUT_S)}
@@ -76,7 +77,7 @@ def test_a_transaction_continues_after_a_restart(start: Start) -> None:
 
 def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(start: Start) -> None:
     with start() as first:
-        first.produce("orders", ["a", "b", "c"], partition=0)
+        first.topic("orders").produce(["a", "b", "c"], partition=0)
         consumer = Consumer({
             "bootstrap.servers": first.bootstrap_servers, "group.id": "g", "group.instance.id": "one",
             "auto.offset.reset": "earliest", "enable.auto.commit": False, "heartbeat.interval.ms": 100, **FAST,
@@ -85,19 +86,19 @@ def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(sta
         consumer.subscribe(["orders"], on_revoke=lambda _, partitions: revoked.append(partitions))
         assert [message.value() for message in consumer.consume(2, CALL_TIMEOUT_S)] == [b"a", b"b"]
         consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
-        before = first.group("g")
+        before = first.group("g").describe()
     with start() as second:
-        assert second.group("g").members == before.members
-        second.wait_for_request("Heartbeat", group="g", polling=[consumer])
+        assert second.group("g").describe().members == before.members
+        second.wait(second.requested("Heartbeat", group="g"), polling=[consumer])
         assert len(consumer.assignment()) == 4
-        after = second.group("g")
+        after = second.group("g").describe()
         assert (after.state, after.generation_id, after.members) == ("Stable", before.generation_id, before.members)
         consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
         assert revoked == []
         consumer.close()
     with start() as third:
         later = Consumer({"bootstrap.servers": third.bootstrap_servers, "group.id": "g", "group.instance.id": "one"})
-        third.produce("orders", ["d"], partition=0)
+        third.topic("orders").produce(["d"], partition=0)
         later.subscribe(["orders"])
         assert [message.value() for message in later.consume(1, CALL_TIMEOUT_S)] == [b"d"]
         later.close()

@@ -63,7 +63,7 @@ def test_confluent_kafka(fake_cluster: FakeCluster, mechanism: str) -> None:
     assert confluent_topics(servers, mechanism, "bob", PASSWORD) == set()
     with pytest.raises(KafkaException, match=r"(?i)authentication failed"):
         confluent_topics(servers, mechanism, "alice", "wrong")
-    assert {call.principal for call in fake_cluster.requests("Metadata")} == {"User:alice", "User:bob"}
+    assert {call.principal for call in fake_cluster.journal.requests("Metadata")} == {"User:alice", "User:bob"}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -61,8 +61,8 @@ def steady(fake_cluster: FakeCluster) -> Iterator[ConfluentConsumer]:
 
 def sessions(cluster: FakeCluster) -> dict[str, float]:
     """Return the remaining seconds of each session, by client id."""
-    clients = {member.member_id: member.client_id for member in cluster.group("g").members}
-    pending = [each for each in cluster.pending_deadlines() if each.kind == "session"]
+    clients = {member.member_id: member.client_id for member in cluster.group("g").describe().members}
+    pending = [each for each in cluster.deadlines() if each.kind == "session"]
     return {clients[each.member_ids[0]]: each.in_s for each in pending}
 
 
@@ -93,12 +93,14 @@ def test_an_expired_member_rejoins(
 
     (expired,) = fake_cluster.advance_to_next_deadline() or []
     assert (expired.kind, expired.in_s) == ("session", 1)
-    assert [member.client_id for member in fake_cluster.group("g").members] == ["steady"]
+    assert [member.client_id for member in fake_cluster.group("g").describe().members] == ["steady"]
     wait_for_partitions(fake_cluster, steady, 6)
 
     frozen.send_signal(signal.SIGCONT)
     wait_for_partitions(fake_cluster, steady, 3, 3)
-    errors = [call.response.error_code for call in fake_cluster.requests("Heartbeat", "frozen") if call.response]
+    errors = [
+        call.response.error_code for call in fake_cluster.journal.requests("Heartbeat", "frozen") if call.response
+    ]
     assert ErrorCode.UNKNOWN_MEMBER_ID in errors
 
 
@@ -106,12 +108,12 @@ def test_a_member_whose_heartbeat_arrives_late_expires_and_rejoins(
     fake_cluster: FakeCluster, steady: ConfluentConsumer
 ) -> None:
     wait_for_partitions(fake_cluster, steady, 6)
-    fault = fake_cluster.fail("Heartbeat", delay_before_s=SESSION_S + 15, times=1)
+    fault = fake_cluster.inject_fault("Heartbeat", delay_before_s=SESSION_S + 15, times=1)
     poll_until(fake_cluster, "the late heartbeat", lambda _: fault.hits == 1, steady)
     fake_cluster.advance(SESSION_S)
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"
     fake_cluster.advance(15)
     wait_for_partitions(fake_cluster, steady, 6)
-    (late,) = [call for call in fake_cluster.requests("Heartbeat") if call.fault is not None]
+    (late,) = [call for call in fake_cluster.journal.requests("Heartbeat") if call.fault is not None]
     assert late.errors == (ErrorCode.UNKNOWN_MEMBER_ID,)
     assert late.handled_ms == late.received_ms + (SESSION_S + 15) * 1000

@@ -17,4 +17,4 @@ def test_produce_read_and_commit(client: KafkaClient, fake_cluster: FakeCluster,
     consumer.commit()
     assert committed_total(fake_cluster, "readers") == 10
     consumer.close()
-    assert fake_cluster.group("readers").state == "Empty"
+    assert fake_cluster.group("readers").describe().state == "Empty"

@@ -38,14 +38,14 @@ def test_a_restart_causes_no_rebalance(
 ) -> None:
     one, two = (start_consumer(client, group_id="g", instance_id=name) for name in ("one", "two"))
     subscribe_until(fake_cluster, [3, 3], one, two)
-    before, places = fake_cluster.group("g"), one.assignment()
+    before, places = fake_cluster.group("g").describe(), one.assignment()
 
     one.close()
-    assert fake_cluster.group("g") == before
+    assert fake_cluster.group("g").describe() == before
     again = start_consumer(client, group_id="g", instance_id="one")
     again.subscribe("orders")
     poll_until(fake_cluster, "the same share", lambda _: again.assignment() == places, again, two)
-    after = fake_cluster.group("g")
+    after = fake_cluster.group("g").describe()
     assert (after.state, after.generation_id) == ("Stable", before.generation_id)
     assert {member.instance_id for member in after.members} == {"one", "two"}
     assert len({member.member_id for member in before.members + after.members}) == 3, "the restarted one has a new id"
@@ -68,9 +68,9 @@ def test_a_second_instance_fences_the_first(
     poll_until(fake_cluster, "all partitions", lambda _: len(second.assignment()) == 6, second)
     with pytest.raises(Exception, match=r"(?i)fenced"):
         first.commit()
-    assert fake_cluster.offsets("g") == {}
-    joined = fake_cluster.requests("JoinGroup", client_id="b")[-1]
-    assert [member.member_id for member in fake_cluster.group("g").members] == [joined.response.member_id]
+    assert fake_cluster.group("g").offsets() == {}
+    joined = fake_cluster.journal.requests("JoinGroup", client_id="b")[-1]
+    assert [member.member_id for member in fake_cluster.group("g").describe().members] == [joined.response.member_id]
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
@@ -81,10 +81,10 @@ def test_a_stopped_member_is_removed_when_its_session_expires(
     staying = start_consumer(CONFLUENT, group_id="g", instance_id="staying")
     subscribe_until(fake_cluster, [3, 3], gone, staying)
     gone.close()
-    assert fake_cluster.requests("LeaveGroup") == []
+    assert fake_cluster.journal.requests("LeaveGroup") == []
     fake_cluster.advance(SHORT_SESSION_MS / 1000)
     poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, "g") == [6], staying)
-    assert [member.instance_id for member in fake_cluster.group("g").members] == ["staying"]
+    assert [member.instance_id for member in fake_cluster.group("g").describe().members] == ["staying"]
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})

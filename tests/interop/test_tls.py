@@ -67,7 +67,7 @@ EACH = pytest.mark.parametrize("login", LOGINS, ids=lambda each: each.mechanism 
 
 
 def check_principals(cluster: FakeCluster, login: Login) -> None:
-    assert {call.principal for call in cluster.requests("Metadata")} == {login.principal}
+    assert {call.principal for call in cluster.journal.requests("Metadata")} == {login.principal}
 
 
 @EACH
@@ -148,4 +148,4 @@ def test_kafkajs(fake_cluster: FakeCluster) -> None:
         settings = json.dumps({"servers": fake_cluster.bootstrap_servers_of(listener), "logins": logins})
         results += json.loads(run(["node", "login.mjs"], FOLDER, CALL_TIMEOUT_S, SETTINGS=settings))
     assert results == [["orders"]] * len(LOGINS)
-    assert {call.principal for call in fake_cluster.requests("Metadata")} == {each.principal for each in LOGINS}
+    assert {call.principal for call in fake_cluster.journal.requests("Metadata")} == {each.principal for each in LOGINS}

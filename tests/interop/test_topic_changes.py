@@ -65,11 +65,11 @@ def test_new_partitions_are_assigned(
 ) -> None:
     consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders$", [1, 1, 1], consumers)
-    before = fake_cluster.group("g")
-    fake_cluster.create_partitions("orders", 6)
+    before = fake_cluster.group("g").describe()
+    fake_cluster.topic("orders").create_partitions(6)
     wait_for_partitions(fake_cluster, [2, 2, 2], *consumers)
     read(fake_cluster, produce_one_each(fake_cluster, "orders", range(6)), consumers)
-    after = fake_cluster.group("g")
+    after = fake_cluster.group("g").describe()
     assert after.generation_id > before.generation_id
     assert {member.member_id for member in after.members} == {member.member_id for member in before.members}
 
@@ -81,13 +81,13 @@ def test_a_new_topic_that_matches_a_pattern_is_assigned(
 ) -> None:
     consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders.*", [1, 1, 1], consumers)
-    before = fake_cluster.group("g")
-    fake_cluster.create_topic("payments", 3)
-    fake_cluster.create_topic("orders-late", 3)
+    before = fake_cluster.group("g").describe()
+    fake_cluster.topic("payments").create(3)
+    fake_cluster.topic("orders-late").create(3)
     wait_for_partitions(fake_cluster, [2, 2, 2], *consumers)
     read(fake_cluster, produce_one_each(fake_cluster, "orders-late", range(3)), consumers)
     assert {topic for consumer in consumers for topic, _ in consumer.assignment()} == {"orders", "orders-late"}
-    assert fake_cluster.group("g").generation_id > before.generation_id
+    assert fake_cluster.group("g").describe().generation_id > before.generation_id
 
 
 @with_each_leader
@@ -102,11 +102,11 @@ def test_offsets_of_a_deleted_topic_are_deleted(
     for consumer in consumers:
         consumer.commit()
     assert committed_total(fake_cluster, "g") == 6
-    kept = {place: offset for place, offset in fake_cluster.offsets("g").items() if place[0] == "orders"}
+    kept = {place: offset for place, offset in fake_cluster.group("g").offsets().items() if place[0] == "orders"}
 
-    fake_cluster.delete_topic("returns")
-    assert fake_cluster.offsets("g") == kept
+    fake_cluster.topic("returns").delete()
+    assert fake_cluster.group("g").offsets() == kept
     wait_for_partitions(fake_cluster, [1, 1, 1], *consumers)
     # Load the group again: the offsets have been removed from the log, too.
-    fake_cluster.move_coordinator("g", to=fake_cluster.coordinator_of("g").node_id)
-    assert fake_cluster.offsets("g") == kept
+    fake_cluster.group("g").move_coordinator(to=fake_cluster.group("g").coordinator().node_id)
+    assert fake_cluster.group("g").offsets() == kept

@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 from kafka.errors import InvalidTimestampError, KafkaError as PythonError, NotEnoughReplicasError
 
 from fakebroker import FakeCluster
+from fakebroker.server.fake_cluster import internals
 from tests.support.kafka_clients.client import KafkaClient, Record, StartAdmin, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, values, with_each_client
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
@@ -30,7 +31,7 @@ def test_a_consumer_starts_over_after_its_records_expired(
     assert consumer.first_and_end_offsets(T0) == (0, 3)
     fake_cluster.advance(60 + 300)
     assert consumer.first_and_end_offsets(T0) == (3, 3)
-    later = Record(value=b"new", partition=0, timestamp_ms=int(fake_cluster.cluster.now_ms))
+    later = Record(value=b"new", partition=0, timestamp_ms=int(internals(fake_cluster).cluster.now_ms))
     client.produce(fake_cluster.bootstrap_servers, "t", [later], None)
     consumer.assign(T0)
     consumer.seek(T0, 1)
@@ -62,15 +63,15 @@ def test_log_append_time(
     consumer = start_consumer(client)
     consumer.assign(T0)
     (read,) = poll_records(fake_cluster, 1, consumer)
-    assert read.timestamp_ms == int(fake_cluster.cluster.now_ms)
+    assert read.timestamp_ms == int(internals(fake_cluster).cluster.now_ms)
     assert consumer.offset_for_time(T0, read.timestamp_ms) == 0
 
 
 @pytest.mark.fake_cluster(topics={"t": 1}, config={"min.insync.replicas": 2})
 def test_producers_with_acks_all_get_not_enough_replicas(fake_cluster: FakeCluster) -> None:
     servers = fake_cluster.bootstrap_servers
-    fake_cluster.stop_broker(2)
-    fake_cluster.stop_broker(3)
+    fake_cluster.broker(2).stop()
+    fake_cluster.broker(3).stop()
     errors: list[KafkaError | None] = []
 
     def report(error: KafkaError | None, message: Message) -> None:
@@ -89,7 +90,7 @@ def test_producers_with_acks_all_get_not_enough_replicas(fake_cluster: FakeClust
     try:
         with pytest.raises(NotEnoughReplicasError):
             python.send("t", b"kafka-python").get(20)
-        fake_cluster.start_broker(2)
+        fake_cluster.broker(2).start()
         assert python.send("t", b"kafka-python").get(20).offset == 1
     finally:
         python.close()
@@ -98,25 +99,25 @@ def test_producers_with_acks_all_get_not_enough_replicas(fake_cluster: FakeClust
 @pytest.mark.fake_cluster(topics={"t": 1})
 def test_not_enough_replicas_after_the_append(fake_cluster: FakeCluster) -> None:
     """A producer without idempotence retries, and the records are there twice."""
-    fake_cluster.fail("Produce", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", handles=True, times=1)
+    fake_cluster.inject_fault("Produce", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", handles=True, times=1)
     producer = Producer({"bootstrap.servers": fake_cluster.bootstrap_servers, "enable.idempotence": False})
     producer.produce("t", b"v")
     assert producer.flush(20) == 0
-    assert [record.value for record in fake_cluster.records("t")] == [b"v", b"v"]
+    assert [record.value for record in fake_cluster.topic("t").records()] == [b"v", b"v"]
 
 
 @pytest.mark.fake_cluster(topics={"t": 1}, config={"min.insync.replicas": 2})
 def test_a_producer_retries_until_a_replica_is_back(fake_cluster: FakeCluster) -> None:
-    fake_cluster.stop_broker(2)
-    fake_cluster.stop_broker(3)
+    fake_cluster.broker(2).stop()
+    fake_cluster.broker(3).stop()
 
     async def produce() -> int:
         async with AIOKafkaProducer(bootstrap_servers=fake_cluster.bootstrap_servers, acks="all") as producer:
             sent = await producer.send("t", b"value")
             try:
-                await asyncio.to_thread(fake_cluster.wait_for_request, "Produce", count=2, error="NOT_ENOUGH_REPLICAS")
+                await fake_cluster.wait_async(fake_cluster.requested("Produce", count=2, error="NOT_ENOUGH_REPLICAS"))
             finally:
-                fake_cluster.start_broker(3)
+                fake_cluster.broker(3).start()
             offset: int = (await sent).offset
             return offset
 
@@ -126,7 +127,7 @@ def test_a_producer_retries_until_a_replica_is_back(fake_cluster: FakeCluster) -
 def test_timestamps_and_keys_that_are_refused(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     servers = fake_cluster.bootstrap_servers
     start_admin(KAFKA_PYTHON).create_topic("t", 1, {"cleanup.policy": "compact"})
-    late_ms = int(fake_cluster.cluster.now_ms) + 2 * 3600 * 1000
+    late_ms = int(internals(fake_cluster).cluster.now_ms) + 2 * 3600 * 1000
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": servers})
     producer.produce("t", b"v", b"k", timestamp=late_ms, on_delivery=lambda error, _: errors.append(error))

@@ -7,6 +7,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from fakebroker import FakeCluster
+from fakebroker.server.fake_cluster import internals
 from tests.support.exactly_once.aio import AIO
 from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, Application, Client
 from tests.support.exactly_once.clients import READERS, with_each_client
@@ -91,7 +92,7 @@ def test_only_committed_records_are_read(fake_cluster: FakeCluster, client: Clie
         expected += values if is_commit else []
         if number == TRANSACTIONS // 2:
             for broker in fake_cluster.brokers:
-                fake_cluster.restart_broker(broker.node_id)
+                fake_cluster.broker(broker.node_id).restart()
     application.begin()
     application.produce(0, b"open")
     application.flush()
@@ -126,7 +127,7 @@ def test_an_admin_finds_an_open_transaction(fake_cluster: FakeCluster) -> None:
     described = admin.describe_transactions(["hanging"])
     assert "Ongoing" in str(described)
     assert OUTPUT in str(described)
-    partition = fake_cluster.cluster.topics.find(OUTPUT, b"", by_id=False)
+    partition = internals(fake_cluster).cluster.topics.find(OUTPUT, b"", by_id=False)
     assert partition is not None
     log = partition.partitions[0].log
     assert (log.last_stable_offset, log.high_watermark) == (0, 1)
@@ -148,7 +149,9 @@ def test_a_loop_with_each_release(client: Client, subtests: pytest.Subtests) -> 
             assert application.committed() == RECORDS
             application.crash()
             loop.check(READERS[client])
-            assert cluster.offsets(GROUP_ID)[INPUT, 0].offset == RECORDS
-            sent = [{call.api_version for call in cluster.requests(api, client_id="instance-1")} for api in APIS]
+            assert cluster.group(GROUP_ID).offsets()[INPUT, 0].offset == RECORDS
+            sent = [
+                {call.api_version for call in cluster.journal.requests(api, client_id="instance-1")} for api in APIS
+            ]
             assert tuple(max(versions, default=NOT_SENT) for versions in sent) == VERSIONS[client][release]
             assert max(map(len, sent)) == 1

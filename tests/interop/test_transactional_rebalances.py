@@ -111,7 +111,7 @@ def start_process(fake_cluster: FakeCluster) -> Iterator[StartProcess]:
 
 def member_ids(cluster: FakeCluster) -> list[str]:
     """Return the ids of the members."""
-    return [member.member_id for member in cluster.group(GROUP).members]
+    return [member.member_id for member in cluster.group(GROUP).describe().members]
 
 
 def join(cluster: FakeCluster, first: Process, second: Process) -> None:
@@ -123,9 +123,9 @@ def join(cluster: FakeCluster, first: Process, second: Process) -> None:
 
 def leave(cluster: FakeCluster, first: Process, second: Process) -> None:
     """Let the second process leave the group."""
-    generation = cluster.group(GROUP).generation_id
+    generation = cluster.group(GROUP).describe().generation_id
     second.close()
-    cluster.wait_for_generation(GROUP, above=generation, polling=[first.consumer.poll])
+    cluster.wait(cluster.group(GROUP).state(above=generation), polling=[first.consumer.poll])
 
 
 def process_all(cluster: FakeCluster, *processes: Poller) -> None:
@@ -153,7 +153,7 @@ def check_failed(process: Process, metadata: Any, expected: int) -> None:
 def produce_input(cluster: FakeCluster) -> None:
     """Produce half of the records to each partition of the input."""
     for number, value in enumerate(VALUES):
-        cluster.produce(INPUT, [value], partition=number % 2)
+        cluster.topic(INPUT).produce([value], partition=number % 2)
 
 
 def test_a_member_joins_between_poll_and_commit(fake_cluster: FakeCluster, start_process: StartProcess) -> None:
@@ -184,9 +184,9 @@ def test_offsets_are_committed_while_a_rebalance_begins(fake_cluster: FakeCluste
     produce_input(fake_cluster)
     first = start_process("first")
     first.begin(poll_records(fake_cluster, len(VALUES), first.consumer))
-    with fake_cluster.hold(GROUP, "PreparingRebalance"):
+    with fake_cluster.group(GROUP).hold("PreparingRebalance"):
         second = start_process("second")
-        fake_cluster.wait_for_state(GROUP, "PreparingRebalance", polling=[second.poll])
+        fake_cluster.wait(fake_cluster.group(GROUP).state("PreparingRebalance"), polling=[second.poll])
         first.send_offsets(first.metadata())
         first.commit()
     process_all(fake_cluster, first, second)
@@ -198,7 +198,7 @@ def test_an_evicted_member_is_unknown(fake_cluster: FakeCluster, start_process: 
     first = start_process("first")
     first.begin(poll_records(fake_cluster, len(VALUES), first.consumer))
     metadata = first.metadata()
-    fake_cluster.evict(GROUP, "first")
+    fake_cluster.group(GROUP).evict("first")
     check_failed(first, metadata, KafkaError.UNKNOWN_MEMBER_ID)
     process_all(fake_cluster, first)
     check_output(fake_cluster)
@@ -224,8 +224,10 @@ def test_a_zombie_commits_nothing_after_a_rebalance(fake_cluster: FakeCluster, s
     metadata = zombie.metadata()
     other = start_process("other")
     # The zombie does not notice, and does not join again.
-    with fake_cluster.fail("JoinGroup", client_id="zombie", error="COORDINATOR_LOAD_IN_PROGRESS"):
-        fake_cluster.evict(GROUP, "zombie")
+    with fake_cluster.inject_fault(
+        "JoinGroup", client_id="zombie", error="COORDINATOR_LOAD_IN_PROGRESS", may_miss=True
+    ):
+        fake_cluster.group(GROUP).evict("zombie")
         process_all(fake_cluster, other)
     check_failed(zombie, metadata, KafkaError.UNKNOWN_MEMBER_ID)
     check_output(fake_cluster)

@@ -25,14 +25,14 @@ def test_markers_are_not_delivered(
     client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     one, two = WireProducer(fake_cluster, "one"), WireProducer(fake_cluster, "two")
-    fake_cluster.produce("orders", ["a"])
+    fake_cluster.topic("orders").produce(["a"])
     one.begin(PLACE, b"b", b"c")
     two.begin(PLACE, b"d")
     one.end(commit=False)
-    fake_cluster.produce("orders", ["e"])
+    fake_cluster.topic("orders").produce(["e"])
     two.end(commit=True)
     one.begin(PLACE, b"f")
-    fake_cluster.produce("orders", ["g"])
+    fake_cluster.topic("orders").produce(["g"])
 
     everything = start_consumer(client, isolation_level="read_uncommitted")
     everything.assign(PLACE)

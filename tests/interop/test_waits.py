@@ -40,15 +40,15 @@ def test_wait_for_two_consumers(fake_cluster: FakeCluster, start_consumer: Start
     first, second = (start_consumer(CONFLUENT, group_id="g", client_id=name) for name in ("first", "second"))
     first.subscribe("orders")
     poll_on(first)
-    alone = fake_cluster.wait_for_state("g", "Stable", members=1, timeout_s=TIMEOUT_S)
+    alone = fake_cluster.wait(fake_cluster.group("g").stable(members=1), timeout_s=TIMEOUT_S)
     second.subscribe("orders")
     poll_on(second)
-    group = fake_cluster.wait_for_state("g", "Stable", members=2, timeout_s=TIMEOUT_S)
+    group = fake_cluster.wait(fake_cluster.group("g").stable(members=2), timeout_s=TIMEOUT_S)
     assert group.generation_id > alone.generation_id
     assert {member.client_id for member in group.members} == {"first", "second"}
     assert group.timeline().transitions[-1].cause == f"SyncGroup of the leader {group.leader_id}"
     records = [Record(value=b"value", partition=index) for index in range(4)]
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", records, None)
     for index in range(4):
-        fake_cluster.wait_for_commit("g", f"orders-{index}", at_least=1, timeout_s=TIMEOUT_S)
-    fake_cluster.wait_for_request("Heartbeat", "second", group="g", timeout_s=TIMEOUT_S)
+        fake_cluster.wait(fake_cluster.group("g").committed(f"orders-{index}", at_least=1), timeout_s=TIMEOUT_S)
+    fake_cluster.wait(fake_cluster.requested("Heartbeat", "second", group="g"), timeout_s=TIMEOUT_S)

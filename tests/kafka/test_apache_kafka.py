@@ -21,6 +21,7 @@ from fakebroker.protocol.messages.describe_configs import (
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.releases import Release
 from tests.kafka.apache_kafka import RELEASES, ApacheKafka, KafkaError
+from tests.support.soak import soak_only
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,7 @@ def test_one_broker_with_settings_equals_transcripts() -> None:
     assert not folder.exists()
 
 
+@soak_only("starts three brokers")
 def test_three_brokers_and_a_killed_one() -> None:
     with ApacheKafka(NEWEST, 3, {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}) as kafka:
         kafka.brokers[3].kill()
@@ -79,6 +81,7 @@ def test_three_brokers_and_a_killed_one() -> None:
             assert alive() == 3
 
 
+@soak_only("starts brokers to kill them")
 def test_brokers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 import time

@@ -16,6 +16,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kafka.apache_kafka import ApacheKafka
+from tests.support.soak import sampled, soak
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 pytestmark = pytest.mark.slow
@@ -91,7 +92,8 @@ def again(clients: Mapping[int, WireClient], wait: Callable[[], None]) -> dict[s
     return {name: errors for name, errors in first_use(clients, wait).items() if name not in not_compared}
 
 
-@pytest.mark.parametrize("use", [first_use, again])
+@soak
+@pytest.mark.parametrize("use", sampled([first_use, again], 2))
 def test_errors_of_the_first_use_are_those_of_kafka(
     use: Callable[[Mapping[int, WireClient], Callable[[], None]], dict[str, list[int] | list[str]]],
 ) -> None:

@@ -6,6 +6,9 @@ from itertools import pairwise
 import pytest
 
 from fakebroker.client.errors import UnsupportedVersion
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from fakebroker.replay.members.admin_load import _errors
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.workload.loads import Load
@@ -31,7 +34,7 @@ def test_coordinators_are_looked_up_in_batches() -> None:
         events = play(cluster, Load(kind="find-coordinators", batch=4))
         assert [event.lookups for event in events] == [4, 4, 2]
         found = [each for event in events for each in event.found or []]
-        assert found == [(group, cluster.coordinator_of(group).node_id, 0, False) for group in GROUPS]
+        assert found == [(group, cluster.group(group).coordinator().node_id, 0, False) for group in GROUPS]
 
 
 def test_older_brokers_get_one_request_per_group() -> None:
@@ -49,7 +52,7 @@ def test_offsets_are_fetched_from_the_coordinator_of_each_group() -> None:
         events = play(cluster, Load(kind="fetch-offsets"))
         fetched = [event for event in events if event.api == "OffsetFetch"]
         assert {event.group: event.broker for event in fetched} == {
-            group: cluster.coordinator_of(group).node_id for group in GROUPS
+            group: cluster.group(group).coordinator().node_id for group in GROUPS
         }
     assert {event.error for event in fetched} == {0}
     (look_up,) = [event for event in events if event.api == "FindCoordinator"]
@@ -58,9 +61,9 @@ def test_offsets_are_fetched_from_the_coordinator_of_each_group() -> None:
 
 def test_a_request_about_several_groups_is_one_request_with_a_row_for_each_group() -> None:
     with FakeCluster(brokers=1, topics={"orders": 2}) as cluster:
-        cluster.produce("orders", ["a", "b"], partition=1)
+        cluster.topic("orders").produce(["a", "b"], partition=1)
         for number, group in enumerate(GROUPS[:3]):
-            cluster.seed_group(group, offsets={"orders-1": number})
+            cluster.group(group).seed(offsets={"orders-1": number})
         events = play(cluster, Load(kind="fetch-offsets", batch=4), groups=GROUPS[:3])
     fetched = [event for event in events if event.api == "OffsetFetch"]
     assert [(event.kind, event.group, event.lookups, event.offsets) for event in fetched] == [
@@ -72,16 +75,23 @@ def test_a_request_about_several_groups_is_one_request_with_a_row_for_each_group
 
 def test_groups_with_an_error_have_no_row() -> None:
     with FakeCluster(brokers=1, topics={"orders": 1}) as cluster:
-        cluster.fail("OffsetFetch", error="NOT_COORDINATOR", group=GROUPS[1])
+        cluster.inject_fault("OffsetFetch", error="NOT_COORDINATOR", group=GROUPS[1])
         events = play(cluster, Load(kind="fetch-offsets", batch=4), groups=GROUPS[:3])
     fetched = [(event.kind, event.group, event.error) for event in events if event.api == "OffsetFetch"]
     assert fetched == [("request", None, 16), ("seen", GROUPS[0], 0), ("seen", GROUPS[2], 0)]
 
 
+def test_the_errors_of_all_groups_in_a_response_count() -> None:
+    """A group that may not be read does not hide that the coordinator of another one has moved."""
+    errors = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NOT_COORDINATOR)
+    groups = [OffsetFetchResponseGroup(group_id="g", topics=[], error_code=error) for error in errors]
+    assert set(_errors(OffsetFetchResponse(groups=groups))) == {*errors}
+
+
 def test_groups_are_described_in_batches_per_coordinator() -> None:
     with FakeCluster(brokers=2) as cluster:
         events = play(cluster, Load(kind="describe-groups", batch=3))
-        sizes = Counter(cluster.coordinator_of(group).node_id for group in GROUPS)
+        sizes = Counter(cluster.group(group).coordinator().node_id for group in GROUPS)
     described = Counter(event.broker for event in events if event.api == "DescribeGroups")
     assert described == {node_id: -(-size // 3) for node_id, size in sizes.items()}
 
@@ -118,8 +128,10 @@ def test_a_closed_loop_sends_each_request_when_the_last_one_is_answered() -> Non
 def test_moved_coordinators_are_looked_up_before_the_next_pass() -> None:
     load, player = Load(kind="describe-groups", batch=20, for_s=60), LoopPlayer()
     with FakeCluster(brokers=2) as cluster:
-        first = cluster.coordinator_of("group-1").node_id
-        player.when(lambda: player.of("DescribeGroups"), lambda: cluster.move_coordinator("group-1", to=3 - first))
+        first = cluster.group("group-1").coordinator().node_id
+        player.when(
+            lambda: player.of("DescribeGroups"), lambda: cluster.group("group-1").move_coordinator(to=3 - first)
+        )
         player.when(lambda: player.of("DescribeGroups")[-1].broker == 3 - first, lambda: player.skip(60))
         player.play(cluster.bootstrap_servers, loads=[(load, {"group-1": ()})])
     described = player.of("DescribeGroups")
@@ -135,11 +147,40 @@ def test_requests_to_a_stopped_broker_are_recorded_as_lost_and_the_load_continue
         return bool(lost) and any(event.broker == 1 and not event.error for event in player.events[lost[0] + 1 :])
 
     with FakeCluster(brokers=2) as cluster:
-        player.when(lambda: len(player.events) == 20, lambda: cluster.stop_broker(2))
+        player.when(lambda: len(player.events) == 20, lambda: cluster.broker(2).stop())
         player.when(has_continued, lambda: player.skip(60))
         player.play(cluster.bootstrap_servers, loads=[(load, dict.fromkeys(GROUPS, ()))])
     assert {event.broker for event in player.events if event.missing} == {2}
     assert (player.events[-1].broker, player.events[-1].error) == (1, 0) or player.events[-2].broker == 1
+
+
+def test_after_a_lost_request_the_broker_is_asked_about_no_group_again() -> None:
+    """The coordinators of all its groups are looked up again, also those of groups that it has described before."""
+    load, player = Load(kind="describe-groups", for_s=60), LoopPlayer()
+
+    def described_by(node_id: int) -> list[str | None]:
+        return [each.group for each in player.of("DescribeGroups") if each.broker == node_id and not each.missing]
+
+    with FakeCluster(brokers=2) as cluster:
+        of_second = [group for group in GROUPS if cluster.group(group).coordinator().node_id == 2]
+        player.when(lambda: len(described_by(2)) == 2, lambda: cluster.broker(2).stop())
+        player.when(lambda: set(described_by(1)) >= set(GROUPS), lambda: player.skip(60))
+        player.play(cluster.bootstrap_servers, loads=[(load, dict.fromkeys(GROUPS, ()))])
+    lost = [each.group for each in player.of("DescribeGroups") if each.missing == "lost"]
+    assert len(of_second) > 3
+    assert lost == of_second[2:]
+
+
+def test_another_broker_is_asked_for_coordinators_after_a_failure() -> None:
+    load, player = Load(kind="find-coordinators", for_s=60), LoopPlayer()
+    with FakeCluster(brokers=2) as cluster:
+        player.when(lambda: player.of("FindCoordinator"), lambda: cluster.broker(1).stop())
+        player.when(
+            lambda: [each.broker for each in player.of("FindCoordinator") if not each.missing][-1] == 2,
+            lambda: player.skip(60),
+        )
+        player.play(cluster.bootstrap_servers, loads=[(load, dict.fromkeys(GROUPS, ()))])
+    assert [each.broker for each in player.of("FindCoordinator") if each.missing == "lost"] == [1]
 
 
 def test_a_load_without_groups_ends_at_once() -> None:
@@ -152,7 +193,9 @@ def test_members_are_added_group_by_group() -> None:
     with FakeCluster(brokers=3, proposals=["batch-join"]) as cluster:
         events = [event for event in play(cluster, load) if event.api == "JoinGroup"]
         assert [(event.version, event.error) for event in events] == [(10, 0)] * len(GROUPS)
-        assert [m.is_expected for group in GROUPS for m in cluster.group(group).members] == [True] * 2 * len(GROUPS)
+        assert [m.is_expected for group in GROUPS for m in cluster.group(group).describe().members] == [True] * 2 * len(
+            GROUPS
+        )
 
 
 def test_adding_members_needs_the_proposal() -> None:

@@ -53,11 +53,11 @@ def both_leave(at_s: float) -> list[Event]:
 
 
 def stop(at_s: float, node_id: int = 2) -> dict[str, Any]:
-    return {"do": "stop_broker", "node_id": node_id, "at_s": at_s, "done": True, "why": None}
+    return {"do": "broker.stop", "node_id": node_id, "at_s": at_s, "done": True, "why": None}
 
 
 def start(at_s: float, node_id: int = 2) -> dict[str, Any]:
-    return stop(at_s, node_id) | {"do": "start_broker"}
+    return stop(at_s, node_id) | {"do": "broker.start"}
 
 
 class Silence(NamedTuple):
@@ -452,18 +452,24 @@ def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtes
             True,
         ),
         ("shortly after an event", LOST, [stop(5.8)], True),
+        (
+            "shortly after a condition",
+            LOST,
+            [done("expect", 5.8, condition={"is": "group.stable", "group_id": "g"})],
+            False,
+        ),
         ("long after the end of an outage", LOST, [stop(0), start(0.5)], False),
         ("shortly after the end of an outage", LOST, [stop(0), start(5)], True),
         (
             "while a fault suppresses responses",
             LOST,
-            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}],
+            [{"do": "inject_fault", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}],
             True,
         ),
         (
             "a fault that was not added",
             LOST,
-            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}],
+            [{"do": "inject_fault", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}],
             False,
         ),
         (
@@ -497,35 +503,74 @@ def done(do: str, at_s: float, **more: Any) -> dict[str, Any]:
 def test_outages_that_a_workload_plans(subtests: pytest.Subtests) -> None:
     cases: list[tuple[list[dict[str, Any]], list[Outage]]] = [
         ([], []),
-        ([done("force_rebalance", 1, group_id="g"), done("restart_broker", 2, node_id=1)], []),
+        ([done("group.rebalance", 1, group_id="g"), done("broker.restart", 2, node_id=1)], []),
         ([stop(1), start(2, 3), start(4)], [Outage(2, 1, 4)]),
         ([stop(1), start(2) | {"done": False}], [Outage(2, 1)]),
         ([stop(1), done("reset", 5)], [Outage(2, 1, 5)]),
         ([stop(1), start(2), stop(3)], [Outage(2, 1, 2), Outage(2, 3)]),
-        ([done("fail", 1, api=None, drop=True, for_s=3, after_s=2)], [Outage(None, 3, 6, is_fault=True)]),
-        ([done("fail", 1, api=None, silent=True, for_s=3)], [Outage(None, 1, 34, is_fault=True)]),
-        ([done("fail", 1, api=None, drop=True, every=9)], [Outage(None, 1, inf, is_fault=True)]),
-        ([done("fail", 1, api=None, silent=True, broker=2)], [Outage(2, 1, is_fault=True)]),
-        ([done("fail", 1, api=None, drop=True), done("clear_faults", 4)], [Outage(None, 1, 4, is_fault=True)]),
-        ([done("fail", 1, api="Heartbeat", error="NOT_COORDINATOR")], []),
-        ([done("fail", 1, api="Heartbeat", times=1, delay_before_s=9)], [Outage(None, 1, inf, is_fault=True)]),
-        ([done("fail", 1, api="Heartbeat", then={"do": "stop_broker", "node_id": 2})], [Outage(2, 1, inf)]),
-        ([done("fail", 1, api="Heartbeat", before={"do": "elect_preferred"})], []),
+        ([done("inject_fault", 1, api=None, drop=True, for_s=3, after_s=2)], [Outage(None, 3, 6, is_fault=True)]),
+        ([done("inject_fault", 1, api=None, silent=True, for_s=3)], [Outage(None, 1, 34, is_fault=True)]),
+        ([done("inject_fault", 1, api=None, drop=True, every=9)], [Outage(None, 1, inf, is_fault=True)]),
+        ([done("inject_fault", 1, api=None, silent=True, broker=2)], [Outage(2, 1, is_fault=True)]),
+        ([done("inject_fault", 1, api=None, drop=True), done("clear_faults", 4)], [Outage(None, 1, 4, is_fault=True)]),
+        ([done("inject_fault", 1, api="Heartbeat", error="NOT_COORDINATOR")], []),
+        ([done("inject_fault", 1, api="Heartbeat", times=1, delay_before_s=9)], [Outage(None, 1, inf, is_fault=True)]),
+        ([done("inject_fault", 1, api="Heartbeat", then={"do": "broker.stop", "node_id": 2})], [Outage(2, 1, inf)]),
+        ([done("inject_fault", 1, api="Heartbeat", before={"do": "brokers.elect_preferred"})], []),
         (
-            [done("set_broker", 1, node_id=1, accept="refuse"), done("set_broker", 3, node_id=1, accept="normal")],
+            [
+                done("broker.set_network", 1, node_id=1, accept="refuse"),
+                done("broker.set_network", 3, node_id=1, accept="normal"),
+            ],
             [Outage(1, 1, 3, is_fault=True), Outage(1, 3, is_fault=True)],
         ),
         (
             [
-                done("move_transaction_coordinator", 1, transactional_id="t", to="none"),
-                done("move_transaction_coordinator", 3, transactional_id="t", to=1),
+                done("transaction.move_coordinator", 1, transactional_id="t", to="none"),
+                done("transaction.move_coordinator", 3, transactional_id="t", to=1),
             ],
             [Outage(None, 1, 3)],
         ),
         (
-            [done("move_coordinator", 1, group_id="g", to="none"), done("move_coordinator", 3, group_id="g", to=1)],
+            [
+                done("group.move_coordinator", 1, group_id="g", to="none"),
+                done("group.move_coordinator", 3, group_id="g", to=1),
+            ],
             [Outage(None, 1, 3)],
         ),
+        (
+            [
+                done("partition.move_leader", 1, topic="__consumer_offsets", partition=3, to=None),
+                done("partition.move_leader", 3, topic="__consumer_offsets", partition=3, to=2),
+            ],
+            [Outage(None, 1, 3)],
+        ),
+        (
+            [
+                done("group.hold", 1, group_id="g", state="PreparingRebalance"),
+                done("group.release", 2, group_id="h"),
+                done("transaction.release", 3, transactional_id="g"),
+                done("group.release", 4, group_id="g"),
+            ],
+            [Outage(None, 1, 4)],
+        ),
+        (
+            [
+                done("transaction.hold", 1, transactional_id="t", state="Ongoing"),
+                done("group.release", 2, group_id="t"),
+                done("transaction.release", 3, transactional_id="t"),
+            ],
+            [Outage(None, 1, 3)],
+        ),
+        (
+            [
+                done("group.delay_sync", 1, group_id="g", member="m"),
+                done("group.release_sync", 3, group_id="g", member="m"),
+            ],
+            [Outage(None, 1, 3)],
+        ),
+        ([done("group.delay_sync", 1, group_id="g", member="m", seconds=4)], [Outage(None, 1, 5)]),
+        ([done("expect", 1, condition={"is": "group.stable", "group_id": "g"})], []),
     ]
     for timeline, outages in cases:
         with subtests.test(timeline=timeline):
@@ -551,7 +596,7 @@ def simulated(spark: SparkSession, event: dict[str, Any]) -> dict[str, Availabil
     )
 
 
-FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
+FAULT: dict[str, Any] = {"at_s": 20, "do": "inject_fault", "api": None}
 
 
 def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
@@ -576,14 +621,14 @@ def test_simulated_outages_that_a_workload_plans_pass(
 ) -> None:
     cases: list[tuple[dict[str, Any], ...]] = [
         (),
-        ({"at_s": 20, "do": "stop_broker", "node_id": 1}, {"at_s": 40, "do": "start_broker", "node_id": 1}),
+        ({"at_s": 20, "do": "broker.stop", "node_id": 1}, {"at_s": 40, "do": "broker.start", "node_id": 1}),
         (
-            *({"at_s": 20, "do": "stop_broker", "node_id": node_id} for node_id in (1, 2)),
-            *({"at_s": 40, "do": "start_broker", "node_id": node_id} for node_id in (1, 2)),
+            *({"at_s": 20, "do": "broker.stop", "node_id": node_id} for node_id in (1, 2)),
+            *({"at_s": 40, "do": "broker.start", "node_id": node_id} for node_id in (1, 2)),
         ),
         (
-            {"at_s": 20, "do": "stop_broker", "node_id": 1, "elect": False},
-            {"at_s": 45, "do": "start_broker", "node_id": 1},
+            {"at_s": 20, "do": "broker.stop", "node_id": 1, "elect": False},
+            {"at_s": 45, "do": "broker.start", "node_id": 1},
         ),
         ({**FAULT, "silent": True, "for_s": 10},),
         ({**FAULT, "drop": True}, {"at_s": 45, "do": "clear_faults"}),

@@ -19,8 +19,8 @@ def test_look_ups_of_known_members_are_marked() -> None:
     ]
     load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # 1/s for 2 of 100 groups
     describe = Load(kind="describe-groups", at_s=4.0)
-    restart = {"at_s": 10, "do": "restart_broker", "node_id": 1}
-    settings = two_broker_settings(events=(restart,), loads=(load, describe), group_counts={"some": 100})
+    restart = {"at_s": 10, "do": "broker.restart", "node_id": 1}
+    settings = two_broker_settings(events=(restart,), loads=(load, describe), groups_by_partition={"some": [2, 98]})
     _, rows = play_in_memory(members, settings)
     found = [(row["sent_us"], each) for row in rows_of(rows, "FindCoordinator") for each in row["found"] or ()]
     restart_us = (START_MS + 10_000) * 1000

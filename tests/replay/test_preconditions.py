@@ -16,7 +16,8 @@ from tests.support.replay.workload_files import WITHOUT_GROUPS
 GROUPS = "[[groups]]\nmembers = 3\nsession_timeout_ms = 10_000\nrebalance_timeout_ms = 20_000\n"
 CONSUMERS = "[[groups]]\nmembers = 3\nprotocol = 'consumer'\n"
 TRANSACTIONAL = f'{GROUPS}transactional = true\ntransaction = {{ to = "payments", records = 3'
-EVENT = '[[event]]\nat_s = 5\ndo = "stop_broker"\nnode_id = 1\n'
+EVENT = '[[event]]\nat_s = 5\ndo = "broker.stop"\nnode_id = 1\n'
+CONDITION = '[[event]]\nat_s = 5\ndo = "expect"\ncondition = { is = "group.stable", group_id = "group-0" }\n'
 SILENT, REST = "silent-out", {"stale-refused", "fenced-refused", "unknown-refused", "one-coordinator"}
 ON_GENERATIONS = {"covered", "one-leader", "generations-rise"}
 LEFT_BEHIND = {"stale-refused", "unknown-refused"}
@@ -25,6 +26,7 @@ UNMET: dict[str, set[str]] = {
     GROUPS: {SILENT, *REST},
     f"{GROUPS}[promises]\ncheck = ['silent-out', 'covered']": {SILENT},
     f"{GROUPS}{EVENT}": {SILENT, "fenced-refused"},
+    f"{GROUPS}{CONDITION}": {SILENT, *REST},
     f"{GROUPS}static = 1\n": {SILENT, *REST} - {"fenced-refused"},
     f"{GROUPS}commit_interval_ms = 0\n": {"commits-kept", SILENT, *REST},
     GROUPS.replace("members = 3", "members = 1"): {

@@ -32,8 +32,8 @@ from tests.support.soak import cases, soak
 
 Run = tuple[list[Script], list[Event]]
 
-SEEDS = cases(12, soak=200)
-CONSUMER_SEEDS = cases(6, soak=150)
+SEEDS = cases(8, soak=200)
+CONSUMER_SEEDS = cases(4, soak=150)
 PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
 TIMES = BrokerTimes(session_us=SESSION_MS * 1000, heartbeat_us=HEARTBEAT_MS * 1000)
 TRANSACTIONAL_SEEDS = cases(3, soak=100)

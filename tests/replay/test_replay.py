@@ -66,8 +66,10 @@ SMALL = Workload(
         ),
     ),
     event=(
-        {"at_s": 1.2, "do": "stop_broker", "node_id": 7},
-        {"at_s": 1, "do": "fail", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
+        {"at_s": 1.2, "do": "broker.stop", "node_id": 7},
+        {"at_s": 1, "do": "inject_fault", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
+        {"at_s": 2.2, "do": "expect", "condition": {"is": "broker.up", "node_id": 3}},
+        {"at_s": 2.3, "do": "expect", "condition": {"is": "group.state", "group_id": "c-0", "state": "Dead"}},
     ),
     expect=(Expectation(metric="requests_per_s", comparison=">", value=10),),
 )
@@ -99,7 +101,7 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert summary["verdict"]["outcome"] == "failed"
     assert [check for check in summary["verdict"]["promises"] if check["outcome"] == "broken"] == []
     assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
-        {"expectation": "events_done == 2", "met": False, "actual": 1}
+        {"expectation": "events_done == 4", "met": False, "actual": 2}
     ]
     assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 8, 2)
     assert {row["broker"] for row in summary["brokers"]} <= {1, 2, 3}
@@ -117,16 +119,26 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert events.where("kind = 'request'").count() == summary["total"]["requests"]
     assert spark.read.parquet(str(tmp_path / "members.parquet")).count() == members
     assert all((tmp_path / name).exists() for name in summary["files"])
-    assert [(event["do"], event["done"], event["why"]) for event in summary["timeline"]] == [
-        ("fail", True, None),
-        ("stop_broker", False, "node_id=7: expected one of 1, 2, 3"),
+    assert [(event["do"], event["done"], event["why"]) for event in summary["timeline"][:3]] == [
+        ("inject_fault", True, None),
+        ("broker.stop", False, "node_id=7: expected one of 1, 2, 3"),
+        ("expect", True, None),
     ]
+    not_dead = summary["timeline"][3]
+    assert (not_dead["condition"], not_dead["done"]) == (
+        {"is": "group.state", "group_id": "c-0", "state": "Dead"},
+        False,
+    )
+    assert not_dead["why"].startswith("group('c-0').state(state='Dead'): it does not hold\nc-0 has been in ")
+    assert "\ngroup c-0, since " in not_dead["why"]
     assert summary_of(summary) == played
     text = io.StringIO()
     print_report(Console(file=text, width=80), played)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
     assert "not done: node_id=7" in text.getvalue()
-    assert re.search(r"MISSED +events_done == 2 \(actual: 1\)", text.getvalue())
+    assert "done: group('c-0').state(state='Dead'): it does not hold" in " ".join(text.getvalue().split())
+    assert "group c-0, since" not in text.getvalue(), "the timeline is in summary.json only"
+    assert re.search(r"MISSED +events_done == 4 \(actual: 2\)", text.getvalue())
     assert "not done: node_id=7" in (tmp_path / "report.html").read_text()
     head = json.loads((tmp_path / "head.json").read_text())
     assert head == {key: json.loads(json.dumps(summary))[key] for key in Head.__struct_fields__}
@@ -145,8 +157,13 @@ def jobs_of(spark: SparkSession) -> int:
 def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     run = small_run("", tmp_path, transport="memory", record="changes")
     cluster_events = (
-        {"at_s": 1.5, "do": "force_rebalance", "group_id": "unknown"},
-        {"at_s": 1, "do": "stop_broker", "node_id": 1},
+        {"at_s": 1.5, "do": "group.rebalance", "group_id": "unknown"},
+        {"at_s": 1, "do": "broker.stop", "node_id": 1},
+        {"at_s": 2, "do": "expect", "condition": {"not": {"is": "broker.up", "node_id": 1}}},
+        {"at_s": 2.2, "do": "expect", "condition": {"not": {"is": "group.state", "group_id": "c-0", "state": "Dead"}}},
+        {"at_s": 2.3, "do": "expect", "condition": {"is": "group.state", "group_id": "a-0", "state": "Dead"}},
+        {"at_s": 2.4, "do": "expect", "condition": {"is": "group.stable", "group_id": "unknown"}},
+        {"at_s": 2.5, "do": "expect", "condition": {"is": "group.state", "group_id": "unknown", "state": "Dead"}},
     )
     workload = msgspec.structs.replace(SMALL, event=cluster_events)
     before = jobs_of(spark)
@@ -154,13 +171,20 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     assert jobs_of(spark) - before <= MOST_JOBS
     assert [check for check in summary["verdict"]["promises"] if check["outcome"] == "broken"] == []
     assert [check["expectation"] for check in summary["verdict"]["expectations"] if not check["met"]] == [
-        "events_done == 2"
+        "events_done == 7"
     ]
     assert (summary["transport"], summary["record"], summary["cluster"]["embedded"]) == ("memory", "changes", True)
     assert [(event["at_s"], event["do"], event["done"]) for event in summary["timeline"]] == [
-        (1, "stop_broker", True),
-        (1.5, "force_rebalance", False),
+        (1, "broker.stop", True),
+        (1.5, "group.rebalance", False),
+        (2, "expect", True),
+        (2.2, "expect", True),
+        (2.3, "expect", False),
+        (2.4, "expect", False),
+        (2.5, "expect", True),
     ]
+    assert "it does not hold\na-0 has been in " in summary["timeline"][4]["why"]
+    assert "it does not hold\nunknown is Dead: there is no such group." in summary["timeline"][5]["why"]
     assert summary["metrics"]["members_joined"] == summary["members"]
     assert spark.read.parquet(str(tmp_path / "violations.parquet")).count() == 0
     events = spark.read.parquet(str(tmp_path / "events.parquet")).where("kind = 'request'")
@@ -228,17 +252,48 @@ def test_an_embedded_cluster_returns_outcomes_of_events_and_is_reachable_until_i
     with embedded_cluster(Cluster(brokers=1), 1, tmp_path) as cluster:
         assert cluster.outcomes() == []
         cluster.perform({"do": "clear_faults"})
-        cluster.perform({"do": "stop_broker", "node_id": 7})
-        start = {"do": "start_broker", "node_id": 1}
-        cluster.perform({"do": "fail", "api": "Metadata", "times": 1, "then": start})
+        cluster.perform({"do": "broker.stop", "node_id": 7})
+        start = {"do": "broker.start", "node_id": 1}
+        cluster.perform({"do": "inject_fault", "api": "Metadata", "times": 1, "then": start})
         outcomes = cluster.outcomes()
         assert outcomes == [None, "node_id=7: expected one of 1", None]
         run = small_run(cluster.bootstrap, tmp_path)
         assert final_state(run)[1]
         assert final_state(replace(run, cluster=cluster))[1]
-        failed = "an action of the fault failed: start_broker(node_id=1) at <Metadata v"
+        failed = "an action of the fault failed: broker.start(node_id=1) at <Metadata v"
         assert (cluster.outcomes()[2] or "").startswith(failed)
     assert not final_state(replace(run, cluster=cluster))[1]
+
+
+def test_the_outcome_of_a_condition_that_does_not_hold_has_the_state(tmp_path: Path) -> None:
+    stable, dead = ({"is": "group.state", "group_id": "g", "state": state} for state in ("Stable", "Dead"))
+    with embedded_cluster(Cluster(brokers=1), 1, tmp_path) as cluster:
+        cluster.perform({"do": "topic.create", "topic": "orders"})
+        cluster.perform({"do": "expect", "condition": stable})
+        cluster.perform({"do": "group.seed", "group_id": "g", "members": 2, "topics": ["orders"]})
+        cluster.perform({"do": "expect", "condition": {"all": [stable, {"is": "broker.up", "node_id": 1}]}})
+        cluster.perform(
+            {"do": "inject_fault", "api": "Metadata", "times": 1, "then": {"do": "expect", "condition": dead}}
+        )
+        cluster.perform({"do": "expect", "condition": {"is": "group.stabel", "group_id": "g"}})
+        cluster.perform({"do": "expect", "condition": {"is": "requested", "api": "Metadata", "count": 9}})
+        assert len(cluster.outcomes()) == 7
+        assert final_state(small_run(cluster.bootstrap, tmp_path))[1]
+        cluster.perform({"do": "clear_faults"})
+        created, not_stable, seeded, both, failed, invalid, requested, cleared = cluster.outcomes()
+    assert [created, seeded, both, cleared] == [None] * 4
+    assert (not_stable or "").startswith(
+        "group('g').state(state='Stable'): it does not hold\ng is Dead: there is no such "
+    )
+    assert (not_stable or "").endswith("\ncommitted by g: nothing")
+    assert (failed or "").startswith(
+        "an action of the fault failed: expect(condition=<group('g').state(state='Dead')>) "
+    )
+    assert "state='Dead'): it does not hold\ng has been in Stable for " in (failed or "")
+    assert "group g, since " in (failed or ""), "its timeline"
+    assert (invalid or "").startswith("condition.is='group.stabel': expected one of ")
+    assert (requested or "").startswith("requested(api='Metadata', count=9): it does not hold\nthe last ")
+    assert "Traceback" not in (failed or "")
 
 
 @needs_ipv6
@@ -284,7 +339,7 @@ def test_an_invalid_bootstrap_address_is_an_error_of_one_line(
     )
 
 
-STOP_77 = '[[event]]\nat_s = 0\ndo = "stop_broker"\nnode_id = 77\n'
+STOP_77 = '[[event]]\nat_s = 0\ndo = "broker.stop"\nnode_id = 77\n'
 
 
 def test_options_that_contradict_the_workload_are_errors_of_one_line(
@@ -463,7 +518,7 @@ def test_a_broker_that_does_not_list_its_groups_is_an_error_unless_they_may_exis
     monkeypatch.setattr("fakebroker.replay.runner.spark_session", started)
     file = workload_file(tmp_path)
     with FakeCluster(brokers=2) as cluster:
-        cluster.fail("ListGroups", error="GROUP_AUTHORIZATION_FAILED")
+        cluster.inject_fault("ListGroups", error="GROUP_AUTHORIZATION_FAILED")
         servers = cluster.bootstrap_servers
         command = ("replay", file, f"--bootstrap={servers}", f"--out={tmp_path}")
         status, _, error = command_line(*command)

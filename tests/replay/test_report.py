@@ -17,7 +17,7 @@ from fakebroker.replay.report.charts import event_labels, lines
 from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
 from fakebroker.replay.run_summary import summary_of
-from fakebroker.replay.wording import by_chance, event, ms, number
+from fakebroker.replay.wording import by_chance, event, ms, number, result
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.control.browser import chromium
 from tests.support.replay.summaries import summary_document
@@ -334,7 +334,7 @@ def test_numbers_of_events_do_not_overlap(subtests: pytest.Subtests) -> None:
 def test_the_terminal_report_fits_into_80_columns() -> None:
     report = terminal_report(summary_document(1))
     assert max(map(len, report.splitlines())) <= 80
-    for text in ("Verdict: FAILED", "stop_broker node_id=1", "not done: node_id=7", "UNKNOWN_MEMBER_ID", "group-4"):
+    for text in ("Verdict: FAILED", "broker.stop node_id=1", "not done: node_id=7", "UNKNOWN_MEMBER_ID", "group-4"):
         assert text in report
 
 
@@ -374,15 +374,27 @@ def test_numbers_have_thousands_separators_and_six_digits(subtests: pytest.Subte
 def test_events_are_written_without_values_of_python(subtests: pytest.Subtests) -> None:
     for value, expected in (
         (["a", 1], "x=[a, 1]"),
-        ({"do": "stop_broker", "node_id": 1}, "x={do=stop_broker, node_id=1}"),
+        ({"do": "broker.stop", "node_id": 1}, "x={do=broker.stop, node_id=1}"),
         (True, "x=true"),
         (1.5, "x=1.5"),
         (None, ""),
     ):
         with subtests.test(value=value):
             assert (
-                event({"at_s": 1.0, "do": "fail", "x": value, "done": True, "why": None}) == f"fail {expected}".strip()
+                event({"at_s": 1.0, "do": "inject_fault", "x": value, "done": True, "why": None})
+                == f"inject_fault {expected}".strip()
             )
+
+
+def test_a_condition_and_its_outcome_are_written_on_few_lines() -> None:
+    stable = {"is": "group.stable", "group_id": "g"}
+    why = "group('g').stable(): it does not hold\ng is Dead.\n\ngroup g, since ...\n"
+    expected = {"at_s": 1.0, "do": "expect", "condition": {"all": [stable, {"not": stable}]}, "done": False, "why": why}
+    assert event(expected) == (
+        "expect condition={all=[{is=group.stable, group_id=g}, {not={is=group.stable, group_id=g}}]}"
+    )
+    assert result(expected) == "not done: group('g').stable(): it does not hold\ng is Dead."
+    assert result({**expected, "done": True, "why": None}) == "done"
 
 
 def test_values_of_expectations_are_written_without_exponents() -> None:

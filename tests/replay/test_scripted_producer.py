@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import AbortedTransaction, PartitionData
 from fakebroker.protocol.records import Record, encode_batch, with_base_offset
@@ -61,7 +62,8 @@ def batches(rows: list[Row]) -> Counter[bool]:
 
 def test_members_produce_and_commit_in_transactions() -> None:
     members = [transactional(number, crash=0.0, abort=0.0) for number in range(2)]
-    _, rows = play_in_memory(members, settings())
+    simulation, rows = play_in_memory(members, settings())
+    assert simulation.clock.moment_ms < START_MS + 61_000  # The reader has ended, too.
     assert not any(row["error"] for row in rows if row["transaction"] is not None)
     assert ended(rows) == {True: 48}
     one, other = [row for row in rows_of(rows, "TxnOffsetCommit", "g-0") if row["transaction"]["number"] > 2][:2]
@@ -75,7 +77,12 @@ def test_members_produce_and_commit_in_transactions() -> None:
 
 def test_producers_and_readers_find_a_leader_that_was_down_when_the_brokers_were_looked_up() -> None:
     """The connection of the look-ups is lost, and its first Metadata afterwards has one broker."""
-    steps = ((1, "stop_broker", 2), (2, "restart_broker", 1), (10, "start_broker", 2), (20, "elect_preferred", None))
+    steps = (
+        (1, "broker.stop", 2),
+        (2, "broker.restart", 1),
+        (10, "broker.start", 2),
+        (20, "brokers.elect_preferred", None),
+    )
     events = [
         {"at_s": at_s, "do": do} | ({} if node_id is None else {"node_id": node_id}) for at_s, do, node_id in steps
     ]
@@ -104,7 +111,7 @@ def test_heartbeats_are_folded_between_transactions() -> None:
 
 def test_a_suspended_member_sends_nothing() -> None:
     pause = Act(9_000.0, "pause", 15_000.0)
-    late = {"at_s": 7, "do": "fail", "api": "Produce", "delay_s": 4, "times": 1}
+    late = {"at_s": 7, "do": "inject_fault", "api": "Produce", "delay_s": 4, "times": 1}
     members = [transactional(0, Act(0.0, "start"), pause, LEAVE, crash=0.0, abort=0.0)]
     _, rows = play_in_memory(members, settings(events=(late,)))
     of_producer = [row for row in rows if row["transaction"] is not None and row["kind"] == "request"]
@@ -157,11 +164,17 @@ def test_fast_forwarding_members_does_not_change_transactions(subtests: pytest.S
     members = [transactional(0), transactional(1, *acts), transactional(2)]
     for event in (
         None,
-        {"at_s": 12, "do": "stop_broker", "node_id": 1},
-        {"at_s": 12, "do": "restart_broker", "node_id": 2},
-        {"at_s": 12, "do": "fail", "api": "EndTxn", "drop": True, "times": 2},
-        {"at_s": 12, "do": "fail", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3},
-        {"at_s": 12, "do": "fail", "api": "TxnOffsetCommit", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 3},
+        {"at_s": 12, "do": "broker.stop", "node_id": 1},
+        {"at_s": 12, "do": "broker.restart", "node_id": 2},
+        {"at_s": 12, "do": "inject_fault", "api": "EndTxn", "drop": True, "times": 2},
+        {"at_s": 12, "do": "inject_fault", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3},
+        {
+            "at_s": 12,
+            "do": "inject_fault",
+            "api": "TxnOffsetCommit",
+            "error": "COORDINATOR_LOAD_IN_PROGRESS",
+            "times": 3,
+        },
     ):
         with subtests.test(event=event):
             plan = settings(events=(event,) if event else ())
@@ -214,7 +227,7 @@ def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
         ("0.11", {"Produce": 3, "EndTxn": 0, "TxnOffsetCommit": 0, "AddPartitionsToTxn": 0, "AddOffsetsToTxn": 0}),
     ):
         with subtests.test(release=release):
-            failure = {"at_s": 9, "do": "fail", "api": "Produce", "error": "INVALID_TXN_STATE", "times": 1}
+            failure = {"at_s": 9, "do": "inject_fault", "api": "Produce", "error": "INVALID_TXN_STATE", "times": 1}
             plan = settings(cluster=Cluster(brokers=2, as_version=release), events=(failure,))
             _, rows = play_in_memory([transactional(0)], plan)
             assert ended(rows)[True] > 5
@@ -222,6 +235,16 @@ def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
                 api: row["version"] for api in versions for row in rows_of(rows, api) if row["version"] >= 0
             } == versions
             assert batches(rows)[True] > 5
+
+
+def test_a_broker_without_an_api_that_producers_need_is_reported() -> None:
+    members = [transactional(0, Act(0.0, "start"), LEAVE)._replace(topics=("orders",))]
+    expected = r"^InitProducerId: broker .* supports no version"
+    with (
+        FakeCluster(topics=TOPICS, api_versions={"InitProducerId": None}) as cluster,
+        pytest.raises(UnsupportedVersion, match=expected),
+    ):
+        LoopPlayer().play(cluster.bootstrap_servers, members, LoopSettings(duration_s=10.0))
 
 
 @pytest.mark.slow

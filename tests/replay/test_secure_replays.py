@@ -16,7 +16,7 @@ from fakebroker.replay.script.script import Act, Script
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.replay.loop_player import LoopPlayer
 from tests.support.replay.secrets import PASSWORD, check_no_secrets, client_config, processes_at_the_first_heartbeat
-from tests.support.soak import IS_SOAK, soak
+from tests.support.soak import soak_only
 
 LOGIN = ClientSecurity(
     security_protocol="SASL_PLAINTEXT",
@@ -76,7 +76,7 @@ def test_members_authenticate_also_again(monkeypatch: pytest.MonkeyPatch, lanes:
         player.when(player.is_settled, pass_a_minute)
         player.when(player.is_settled, lambda: player.skip(LEAVE_S))
         player.play(cluster.bootstrap_servers, scripts(), LoopSettings(lanes=lanes, security=login))
-        assert {call.principal for call in cluster.requests()} == {"User:alice"}
+        assert {call.principal for call in cluster.journal.requests()} == {"User:alice"}
     assert not [event for event in player.requests() if event.missing]
     assert len(repeated) >= (MEMBERS if lanes is None else lanes)
 
@@ -124,8 +124,7 @@ def test_errors_before_anything_starts(files: tuple[Path, Path], capsys: pytest.
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="the parts with secrets are in the tests before")
+@soak_only("the parts with secrets are in the tests before")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_with_a_password_leaves_it_nowhere(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,7 @@
 """The workloads in scenarios/workloads, scaled down: each meets its expectations, and misses one without its effect."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.commands import replay
+from fakebroker.replay.members.admin_load import groups_of
 from fakebroker.replay.members.events import SCHEMA
+from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.options import PASSED, ReplayOptions
 from fakebroker.replay.run_directory import read_summary
 from fakebroker.replay.verify.preconditions import unmet_preconditions
@@ -21,11 +23,14 @@ from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.replay.workload.workload import Workload, load_workload
+from fakebroker.server.clock import Scaled
+from fakebroker.server.fake_cluster import FakeCluster
+from tests.support.replay.loop_player import LoopPlayer
 from tests.support.replay.plain_numbers import plain_numbers
 from tests.support.replay.promise_cases import checked_with_cases
 from tests.support.replay.recorded_events import scripts
 from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
-from tests.support.soak import sampled, soak
+from tests.support.soak import sampled, soak, soak_only
 
 FILES = {file.stem: file for file in sorted(Path("scenarios/workloads").glob("*.toml"))}
 
@@ -120,7 +125,7 @@ EFFECTS: dict[str, list[Effect]] = {
     ],
     "failover-under-load": [
         Effect("no failovers", no_events(), (LOADING, NOT_COORDINATOR)),
-        Effect("no election", no_events("elect_preferred"), (NOT_COORDINATOR,)),
+        Effect("no election", no_events("brokers.elect_preferred"), (NOT_COORDINATOR,)),
         Effect("loading takes no time", cluster(load_ms=0), (LOADING,)),
     ],
     "fetch-offsets-batched": [
@@ -189,7 +194,7 @@ def player(spark: SparkSession) -> WorkloadPlayer:
 
 @pytest.fixture(scope="module")
 def plays(player: WorkloadPlayer) -> dict[str, Play]:
-    return {name: player.play(small(name, load_workload(file))) for name, file in FILES.items()}
+    return {name: player.play(small(name, load_workload(FILES[name]))) for name in sampled(list(FILES), 4)}
 
 
 def small(name: str, workload: Workload) -> Workload:
@@ -205,6 +210,7 @@ def test_the_effects_of_every_workload_are_known() -> None:
     assert list(EFFECTS) == list(FILES)
 
 
+@soak
 @pytest.mark.slow
 def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: dict[str, Play]) -> None:
     for name, play in plays.items():
@@ -218,7 +224,6 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
 ) -> None:
     """The workloads are checked at once; they have no groups and topics in common."""
-    plays = {name: plays[name] for name in sampled(list(FILES), 4)}
     end_us = max(row["sent_us"] for play in plays.values() for row in play.events)
     parts = [tagged(name, play, end_us) for name, play in plays.items()]
     rows = pa.Table.from_pylist([row for events, _ in parts for row in events], SCHEMA)
@@ -241,6 +246,34 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
             assert [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]] == []
 
 
+def due(events: Iterable[Any], kinds: Iterable[str]) -> list[int]:
+    """Return when the requests of loads were due, in microseconds from the first one on."""
+    times = sorted(each for source, api, each in events if source == "load" and api in kinds)
+    return [each - times[0] for each in times]
+
+
+WITH_RATES = ["failover-under-load", "fetch-offsets-batched", "fetch-offsets-single"]
+
+
+@pytest.mark.parametrize("name", WITH_RATES)
+def test_the_requests_of_a_load_are_due_at_the_same_times_over_tcp(name: str, player: WorkloadPlayer) -> None:
+    play = player.play(small(name, load_workload(FILES[name])))
+    workload = play.workload
+    (load,) = workload.load
+    groups = groups_of(load, play.scripts)
+    with FakeCluster(workload.cluster.brokers, dict(workload.topics), clock=Scaled(20)) as cluster:
+        over = LoopPlayer().play(cluster.bootstrap_servers, settings=LoopSettings(speed=20), loads=[(load, groups)])
+    requests = ((row["source"], row["api"], row["scheduled_us"]) for row in play.events if row["kind"] == "request")
+    sent = ((each.source, each.api, each.scheduled_us) for each in over.events if each.kind == "request")
+    in_memory, over_tcp = due(requests, ["OffsetFetch"]), due(sent, ["OffsetFetch"])
+    assert len(in_memory) == len(over_tcp) > 0
+    assert load.rate_per_s is not None
+    assert load.for_s is not None
+    assert len(in_memory) == round(load.rate_per_s * load.for_s)
+    assert all(abs(one - other) <= 1 for one, other in zip(in_memory, over_tcp, strict=True))  # They are rounded.
+
+
+@soak_only("other tests compare the numbers of smaller replays")
 @pytest.mark.slow
 def test_a_scaled_replay_has_the_numbers_of_its_events(
     plays: dict[str, Play], replays_on_spark: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -264,12 +297,13 @@ def test_a_scaled_replay_has_the_numbers_of_its_events(
     assert sorted(map(repr, plain.lookups)) == sorted(map(repr, summary.numbers.lookups))
 
 
+@soak
 @pytest.mark.slow
 def test_without_its_effect_a_workload_misses_an_expectation(
     subtests: pytest.Subtests, player: WorkloadPlayer, plays: dict[str, Play]
 ) -> None:
-    for name, effects in EFFECTS.items():
-        for effect in effects:
+    for name in sampled(list(plays), 2):
+        for effect in EFFECTS[name]:
             with subtests.test(workload=name, removed=effect.removed):
                 workload = small(name, effect.removal(load_workload(FILES[name])))
                 play = player.play(workload)

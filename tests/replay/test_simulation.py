@@ -1,7 +1,7 @@
 """Simulations: the recorded events, fast-forwarded heartbeats, and a comparison with a replay over TCP."""
 
 from hashlib import sha256
-from itertools import count, product, takewhile
+from itertools import count, pairwise, product, takewhile
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from fakebroker.replay.simulation.scheduler import START_MS
 from fakebroker.replay.simulation.simulation import Simulation
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate
 from fakebroker.replay.spark.tcp_tasks import TaskPlan
-from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.loads import Load, LoadKind
 from fakebroker.replay.workload.timeline import OVER
 from fakebroker.replay.workload.workload import Cluster
 from fakebroker.server.clock import Scaled
@@ -104,17 +104,23 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
     ]
     cases: list[tuple[dict[str, Any], set[int]]] = [
         # The event, and the brokers that get heartbeats.
-        ({"do": "stop_broker", "node_id": 1}, {1, 2}),
-        ({"do": "stop_broker", "node_id": 1, "load_ms": 400}, {1, 2}),
-        ({"do": "move_offsets_partition", "partition": 0, "to": 2, "stale_ms": 300}, {1, 2}),
-        ({"do": "restart_broker", "node_id": 1}, {1, 2}),
-        ({"do": "fail", "api": "Heartbeat", "error": "NOT_COORDINATOR", "times": 2}, {1}),
-        ({"do": "fail", "api": "Heartbeat", "drop": True, "times": 1}, {1}),
-        ({"do": "fail", "api": "OffsetCommit", "delay_s": 1.5, "times": 3}, {1}),
-        ({"do": "fail", "api": "OffsetCommit", "nth": 3, "then": {"do": "stop_broker", "node_id": 1}}, {1, 2}),
-        ({"do": "fail", "api": "Heartbeat", "times": 1, "before": {"do": "restart_broker", "node_id": 1}}, {1, 2}),
-        ({"do": "fail", "api": "Heartbeat", "delay_before_s": 2.5, "times": 2}, {1}),
-        ({"do": "fail_append", "group_id": AT_BROKER_1[0], "times": 3}, {1}),
+        ({"do": "broker.stop", "node_id": 1}, {1, 2}),
+        ({"do": "broker.stop", "node_id": 1, "load_ms": 400}, {1, 2}),
+        (
+            {"do": "partition.move_leader", "topic": "__consumer_offsets", "partition": 0, "to": 2, "stale_ms": 300},
+            {1, 2},
+        ),
+        ({"do": "broker.restart", "node_id": 1}, {1, 2}),
+        ({"do": "inject_fault", "api": "Heartbeat", "error": "NOT_COORDINATOR", "times": 2}, {1}),
+        ({"do": "inject_fault", "api": "Heartbeat", "drop": True, "times": 1}, {1}),
+        ({"do": "inject_fault", "api": "OffsetCommit", "delay_s": 1.5, "times": 3}, {1}),
+        ({"do": "inject_fault", "api": "OffsetCommit", "nth": 3, "then": {"do": "broker.stop", "node_id": 1}}, {1, 2}),
+        (
+            {"do": "inject_fault", "api": "Heartbeat", "times": 1, "before": {"do": "broker.restart", "node_id": 1}},
+            {1, 2},
+        ),
+        ({"do": "inject_fault", "api": "Heartbeat", "delay_before_s": 2.5, "times": 2}, {1}),
+        ({"do": "group.fail_append", "group_id": AT_BROKER_1[0], "times": 3}, {1}),
     ]
     for event, brokers in cases:
         with subtests.test(event=event):
@@ -141,7 +147,7 @@ def test_an_interrupted_simulation_has_no_failed_requests() -> None:
 
 
 def test_a_late_heartbeat_expires_a_session() -> None:
-    fault = {"at_s": 10, "do": "fail", "api": "Heartbeat", "client_id": "g-1", "delay_before_s": 7, "times": 1}
+    fault = {"at_s": 10, "do": "inject_fault", "api": "Heartbeat", "client_id": "g-1", "delay_before_s": 7, "times": 1}
     _, rows = play_in_memory(PAIR, two_broker_settings(events=(fault,)))
     late, after = [row for row in rows_of(rows, "Heartbeat", "g-1") if row["missing"] or row["error"] == 25]
     assert late["missing"] == "unanswered", "the member closes the connection when its session is over"
@@ -153,7 +159,7 @@ def test_a_late_heartbeat_expires_a_session() -> None:
 
 
 def test_the_log_refuses_commits() -> None:
-    event = {"at_s": 10, "do": "fail_append", "group_id": AT_BROKER_1[0], "times": 2}
+    event = {"at_s": 10, "do": "group.fail_append", "group_id": AT_BROKER_1[0], "times": 2}
     members = [script(AT_BROKER_1[0], 0, Act(0.0, "start"), LEAVE), script(AT_BROKER_1[1], 0, Act(0.0, "start"), LEAVE)]
     _, rows = play_in_memory(members, two_broker_settings(events=(event,)))
     refused = [row for row in rows_of(rows, "OffsetCommit") if row["error"] == ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -161,16 +167,16 @@ def test_the_log_refuses_commits() -> None:
 
 
 def test_an_action_that_fails_is_the_outcome_of_its_event() -> None:
-    then = [{"do": "start_broker", "node_id": 1}, {"do": "elect_preferred"}]
-    event = {"at_s": 10, "do": "fail", "api": "OffsetCommit", "times": 1, "then": then}
+    then = [{"do": "broker.start", "node_id": 1}, {"do": "brokers.elect_preferred"}]
+    event = {"at_s": 10, "do": "inject_fault", "api": "OffsetCommit", "times": 1, "then": then}
     simulation, _ = play_in_memory(PAIR, two_broker_settings(events=(event,)))
     error = simulation.outcomes[0] or ""
-    assert error.startswith("an action of the fault failed: start_broker(node_id=1) at <OffsetCommit v")
+    assert error.startswith("an action of the fault failed: broker.start(node_id=1) at <OffsetCommit v")
     assert "node_id=1: expected a broker that is down" in error
 
 
 def test_an_event_produces_records() -> None:
-    event = {"at_s": 10, "do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}], "key": "k"}
+    event = {"at_s": 10, "do": "topic.produce", "topic": "orders", "values": ["a", {"base64": "/w=="}], "key": "k"}
     simulation, _ = play_in_memory(PAIR, two_broker_settings(events=(event,)))
     assert simulation.outcomes[0] is None
     cluster = simulation.virtual_cluster.cluster
@@ -182,7 +188,7 @@ def test_faults_drop_and_throttle_connections() -> None:
     member = script("g", 0, Act(0.0, "start"), LEAVE)
 
     def play_with(**fault: Any) -> list[Row]:
-        event = {"at_s": 10, "do": "fail", "api": "Heartbeat", "times": 1, **fault}
+        event = {"at_s": 10, "do": "inject_fault", "api": "Heartbeat", "times": 1, **fault}
         return play_in_memory([member], two_broker_settings(events=(event,)))[1]
 
     dropped = play_with(drop=True)
@@ -198,7 +204,7 @@ def test_faults_drop_and_throttle_connections() -> None:
 
 def test_committed_offsets_survive_a_failover() -> None:
     alone = script(AT_BROKER_1[0], 0, Act(0.0, "start"), Act(8_000.0, "leave"), Act(12_000.0, "start"), LEAVE)
-    _, rows = play_in_memory([alone], two_broker_settings(events=({"at_s": 10, "do": "stop_broker", "node_id": 1},)))
+    _, rows = play_in_memory([alone], two_broker_settings(events=({"at_s": 10, "do": "broker.stop", "node_id": 1},)))
     last = rows_of([row for row in rows if row["sent_us"] < (START_MS + 10_000) * 1000], "OffsetCommit")[-1]
     found = rows_of(rows, "OffsetFetch")[-1]
     assert (last["broker"], found["broker"]) == (1, 2)
@@ -261,7 +267,7 @@ def test_a_load_has_the_rate_of_its_groups_and_a_source_of_its_own() -> None:
     """The partition has 2 of 8 groups, and so 10 of 40 requests per second; the members look up coordinators, too."""
     load = Load(kind="fetch-offsets", rate_per_s=40, at_s=5.0, for_s=10.0)
     members = [script(group, 0, Act(0.0, "start"), LEAVE) for group in ("one", "two")]
-    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), group_counts={"some": 8}))
+    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), groups_by_partition={"some": [2, 6]}))
     fetches = [row for row in rows_of(rows, "OffsetFetch") if row["source"] == "load"]
     assert len(fetches) == 100
     assert {row["member"] is None for row in fetches} == {True}
@@ -270,13 +276,36 @@ def test_a_load_has_the_rate_of_its_groups_and_a_source_of_its_own() -> None:
     assert {row["source"] for row in rows if row["member"] is not None} == {"members"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "batch", "rate_per_s", "for_s"),
+    [("list-groups", 1, 0.2, 30.0), ("list-groups", 1, 5.0, 40.0), ("fetch-offsets", 2, 5.0, 30.0)],
+)
+def test_partitions_share_the_requests_of_a_load(kind: LoadKind, batch: int, rate_per_s: float, for_s: float) -> None:
+    """Each request of the load is due in one of 50 offsets partitions, at the time at which it would be over TCP."""
+    load = Load(kind=kind, batch=batch, rate_per_s=rate_per_s, at_s=5.0, for_s=for_s)
+    names: dict[int, list[str]] = {}
+    for name in map("g{}".format, range(120)):
+        names.setdefault(partition_for(name, 50), []).append(name)
+    counts = [len(names.get(partition, ())) for partition in range(50)]
+    settings = two_broker_settings(loads=(load,), groups_by_partition={"some": counts}, duration_s=50)
+    due: list[float] = []
+    for partition, groups in names.items():
+        members = [script(group, 0, Act(0.0, "start"), LEAVE) for group in groups]
+        _, rows = play_in_memory(members, settings, partition=partition)
+        requests = [row for row in rows if row["source"] == "load" and row["kind"] == "request"]
+        due += [row["scheduled_us"] - START_MS * 1e3 for row in requests if row["api"] != "FindCoordinator"]
+    assert sorted(due) == [5e6 + number * 1e6 / rate_per_s for number in range(int(rate_per_s * for_s))]
+
+
 def test_requests_of_a_load_to_a_removed_broker_are_lost_and_the_load_continues() -> None:
     """Members' look-ups have removed the broker from the known nodes while the load still has requests for it."""
     load = Load(kind="fetch-offsets", rate_per_s=500, at_s=3.0, for_s=10.0)  # 10/s for 4 of 200 groups
     groups = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:4]
     members = [script(group, 0, Act(0.0, "start"), LEAVE, heartbeat_interval_ms=300) for group in groups]
-    stop = {"at_s": 5, "do": "stop_broker", "node_id": 1}
-    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), events=(stop,), group_counts={"some": 200}))
+    stop = {"at_s": 5, "do": "broker.stop", "node_id": 1}
+    _, rows = play_in_memory(
+        members, two_broker_settings(loads=(load,), events=(stop,), groups_by_partition={"some": [4, 196]})
+    )
     fetches = [row for row in rows_of(rows, "OffsetFetch") if row["member"] is None]
     assert {(row["broker"], row["missing"]) for row in fetches} == {(1, None), (1, "lost"), (2, None)}
     assert {row["version"] for row in fetches if row["missing"]} == {-1}
@@ -284,9 +313,49 @@ def test_requests_of_a_load_to_a_removed_broker_are_lost_and_the_load_continues(
     assert 90 <= len(fetches) <= 110
 
 
+def test_a_request_of_a_load_without_a_response_times_out_and_the_load_continues() -> None:
+    load = Load(kind="describe-groups", at_s=5.0, for_s=40.0)
+    fault = {"at_s": 5, "do": "inject_fault", "api": "DescribeGroups", "silent": True, "times": 1}
+    members = [script("one", 0, Act(0.0, "start"), Act(48_000.0, "leave"))]
+    _, rows = play_in_memory(members, two_broker_settings(50.0, loads=(load,), events=(fault,)))
+    lost, *others = rows_of(rows, "DescribeGroups")
+    assert (lost["missing"], lost["until_us"] - lost["sent_us"]) == ("unanswered", 30_000_000)
+    assert {row["missing"] for row in others} == {None}
+
+
+def test_a_load_waits_once_after_a_look_up_that_fails_for_all_its_groups() -> None:
+    load = Load(kind="describe-groups", batch=4, at_s=5.0)
+    fault = {"at_s": 3.5, "do": "inject_fault", "api": "FindCoordinator", "error": 15, "times": 3}
+    members = [script(group, 0, Act(0.0, "start"), LEAVE) for group in ("one", "two", "three", "four")]
+    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), events=(fault,)))
+    look_ups = [row for row in rows_of(rows, "FindCoordinator") if row["source"] == "load"]
+    assert [(row["error"], row["lookups"]) for row in look_ups] == [(15, 4)] * 3 + [(0, 4)]
+    waits = [later["sent_us"] - earlier["sent_us"] for earlier, later in pairwise(look_ups)]
+    assert [round(wait / 1e5) for wait in waits] == [10, 2, 4]  # The first one is a second before the load.
+
+
+def test_requests_that_add_members_are_about_one_group_each() -> None:
+    settings = two_broker_settings(groups_by_partition={"some": [3, 2]})
+    simulation = Simulation([script("one", 0)], 1, settings)
+    load = Load(kind="add-members", groups="some", instances=2, batch=5, rate_per_s=1.0)
+    assert simulation._turns_of(load) == (3, 5, 1)
+
+
+def test_a_closed_loop_waits_longer_after_each_failure() -> None:
+    """While no broker can be reached for 5 s, a load asks again after 0.1, 0.2, 0.4, 0.8, 1 and 1 s."""
+    stops = [{"at_s": 6, "do": "broker.stop", "node_id": node} for node in (1, 2)]
+    starts = [{"at_s": 11, "do": "broker.start", "node_id": node} for node in (1, 2)]
+    load = Load(kind="list-groups", at_s=6.5, for_s=4.0)
+    _, rows = play_in_memory(PAIR, two_broker_settings(loads=(load,), events=(*stops, *starts)))
+    requests = rows_of(rows, "ListGroups")
+    assert {row["missing"] for row in requests} == {"lost"}
+    waits = [later["sent_us"] - earlier["sent_us"] for earlier, later in pairwise(requests)]
+    assert [round(wait / 1e5) for wait in waits] == [1, 2, 4, 8, 10, 10]
+
+
 def test_look_ups_without_a_reachable_broker_are_recorded() -> None:
-    stops = [{"at_s": 6, "do": "stop_broker", "node_id": node} for node in (1, 2)]
-    start = {"at_s": 10, "do": "start_broker", "node_id": 2}
+    stops = [{"at_s": 6, "do": "broker.stop", "node_id": node} for node in (1, 2)]
+    start = {"at_s": 10, "do": "broker.start", "node_id": 2}
     _, rows = play_in_memory(PAIR, two_broker_settings(events=(*stops, start)))
     unsent = [row for row in rows_of(rows, "FindCoordinator") if row["missing"]]
     assert {(row["broker"], row["version"]) for row in unsent} == {(-1, -1)}
@@ -297,7 +366,7 @@ def test_look_ups_without_a_reachable_broker_are_recorded() -> None:
 
 def test_a_pending_request_at_the_end_is_recorded_without_a_response() -> None:
     settings = two_broker_settings(
-        duration_s=2.0, events=({"at_s": 0, "do": "fail", "api": "Heartbeat", "silent": True},)
+        duration_s=2.0, events=({"at_s": 0, "do": "inject_fault", "api": "Heartbeat", "silent": True},)
     )
     _, rows = play_in_memory([script("g", 0, session_timeout_ms=20_000)], settings)
     (pending,) = [row for row in rows if row["kind"] == "request" and row["latency_us"] is None]
@@ -380,15 +449,17 @@ def _members() -> st.SearchStrategy[list[Script]]:
 
 
 _EVENT_TABLES: list[dict[str, Any]] = [
-    {"do": "restart_broker", "node_id": 1},
-    {"do": "rolling_restart", "load_ms": 300},
-    {"do": "move_offsets_partition", "partition": 0, "to": 2},
-    {"do": "fail", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
-    {"do": "fail", "api": "ConsumerGroupHeartbeat", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 1},
-    {"do": "fail", "api": None, "delay_s": 0.1, "times": 5},
-    {"do": "fail", "api": "OffsetCommit", "throttle_time_ms": 700, "times": 5},
+    {"do": "broker.restart", "node_id": 1},
+    {"do": "brokers.rolling_restart", "load_ms": 300},
+    {"do": "partition.move_leader", "topic": "__consumer_offsets", "partition": 0, "to": 2},
+    {"do": "inject_fault", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
+    {"do": "inject_fault", "api": "ConsumerGroupHeartbeat", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 1},
+    {"do": "inject_fault", "api": None, "delay_s": 0.1, "times": 5},
+    {"do": "inject_fault", "api": "OffsetCommit", "throttle_time_ms": 700, "times": 5},
     {"do": "clear_faults"},
-    {"do": "delete_topic", "name": "orders"},
+    {"do": "topic.delete", "topic": "orders"},
+    # If it fails, its reason has the state of the group, and its committed offsets.
+    {"do": "expect", "condition": {"not": {"is": "group.stable", "group_id": AT_BROKER_1[0]}}},
 ]
 _EVENTS: st.SearchStrategy[tuple[dict[str, Any], ...]] = st.lists(
     st.tuples(
@@ -426,12 +497,13 @@ def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
     settings = two_broker_settings(duration_s=14.0, events=events, folds=folds, cluster=SHORT_SESSIONS)
     fast, slow = (play_in_memory(members, settings, is_fast=is_fast) for is_fast in (True, False))
     assert fast[1] == slow[1]
+    assert fast[0].outcomes == slow[0].outcomes
     assert _end_state(fast[0]) == _end_state(slow[0])
 
 
 def test_idle_members_of_consumer_groups_get_partitions_of_a_topic_that_a_request_creates() -> None:
     members = [script(AT_BROKER_1[0], 0, protocol="consumer"), script(AT_BROKER_1[1], 1, Act(8_000.0, "start"))]
-    deletion = {"at_s": 4, "do": "delete_topic", "name": "orders"}
+    deletion = {"at_s": 4, "do": "topic.delete", "topic": "orders"}
     settings = two_broker_settings(duration_s=14.0, events=(deletion,), cluster=SHORT_SESSIONS)
     fast, slow = (play_in_memory(members, settings, is_fast=is_fast)[1] for is_fast in (True, False))
     assert fast == slow
@@ -454,8 +526,8 @@ _AUTOMATIC_ELECTION: dict[str, Any] = {
     "leader.imbalance.check.interval.seconds": "13",
 }
 _RESTART: list[dict[str, Any]] = [
-    {"at_s": 8, "do": "stop_broker", "node_id": 1},
-    {"at_s": 12, "do": "start_broker", "node_id": 1},
+    {"at_s": 8, "do": "broker.stop", "node_id": 1},
+    {"at_s": 12, "do": "broker.start", "node_id": 1},
 ]
 
 
@@ -466,27 +538,30 @@ def test_fast_forwarded_commits_give_the_same_events_and_state(subtests: pytest.
         for number in range(6)
     ]
     fetch = Load(kind="fetch-offsets", rate_per_s=60, at_s=5.0, for_s=20.0)
-    throttled = {"at_s": 10, "do": "fail", "api": "OffsetCommit", "throttle_time_ms": 2_900, "times": 4}
+    throttled = {"at_s": 10, "do": "inject_fault", "api": "OffsetCommit", "throttle_time_ms": 2_900, "times": 4}
+    not_stable = {"not": {"is": "group.stable", "group_id": AT_BROKER_1[0]}}
     expiring: dict[str, Any] = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"}
     cases: list[tuple[str, dict[str, Any]]] = [
         ("a load reads committed offsets", {"loads": [fetch], "events": ()}),
         ("a load reads them after a failover", {"loads": [fetch]}),
         ("leaders are elected automatically", {"cluster": Cluster(brokers=2, config=_AUTOMATIC_ELECTION)}),
         ("a commit throttles the next heartbeats", {"events": [throttled]}),
-        ("appends fail", {"events": [{"at_s": 10, "do": "fail_append", "group_id": AT_BROKER_1[0], "times": 3}]}),
+        ("appends fail", {"events": [{"at_s": 10, "do": "group.fail_append", "group_id": AT_BROKER_1[0], "times": 3}]}),
         (
             "another broker stops",
             {"cluster": Cluster(brokers=6), "events": [{**event, "node_id": 5} for event in _RESTART]},
         ),
-        ("the topic is deleted", {"events": [{"at_s": 10, "do": "delete_topic", "name": "orders"}]}),
+        ("the topic is deleted", {"events": [{"at_s": 10, "do": "topic.delete", "topic": "orders"}]}),
         ("the end of the log is lost", {"events": [{**_RESTART[0], "lose_tail": 3}]}),
+        ("a condition is evaluated", {"events": [{"at_s": 12.3, "do": "expect", "condition": not_stable}]}),
         ("offsets expire", {"cluster": Cluster(brokers=2, as_version="2.0", config=expiring), "duration_s": 90.0}),
     ]
     for name, changes in cases:
         with subtests.test(case=name):
-            settings = two_broker_settings(**{"events": _RESTART, "group_counts": {"some": 2}, **changes})
+            settings = two_broker_settings(**{"events": _RESTART, "groups_by_partition": {"some": [2]}, **changes})
             fast, slow = (play_in_memory(members, settings, is_fast=is_fast) for is_fast in (True, False))
             assert fast[1] == slow[1]
+            assert fast[0].outcomes == slow[0].outcomes
             assert _end_state(fast[0]) == _end_state(slow[0])
 
 
@@ -527,7 +602,7 @@ _DIGESTS = {
     "rebalances": "3a271164e6253958",
     "failover": "979c38b3b8a1d608",
     "faults": "c7899489bc17c0ea",
-    "loads": "c2e5bcfdf05e1935",
+    "loads": "151fccdb0ae0728a",
     "consumers": "75a04adcafd8c8f1",
 }
 
@@ -548,7 +623,7 @@ def _workloads() -> dict[str, tuple[list[Script], dict[str, Any]]]:
         each._replace(acts=(*each.acts[:1], Act(15_000.0, action, 9_000.0)))
         for each, action in zip(often[1:4], actions, strict=True)
     ]
-    fault = {"do": "fail", "api": "OffsetCommit", "times": 4}
+    fault = {"do": "inject_fault", "api": "OffsetCommit", "times": 4}
     faults = [{"at_s": 10, **fault, "error": "COORDINATOR_LOAD_IN_PROGRESS"}, {"at_s": 20, **fault, "drop": True}]
     loads = [Load(kind=kind, at_s=5.0) for kind in ("find-coordinators", "fetch-offsets", "describe-groups")]
     return {
@@ -645,7 +720,7 @@ def _plan(**changes: Any) -> TaskPlan:
         duration_s=20.0,
         cluster=Cluster(brokers=2),
         topics={"orders": 4},
-        events=({"at_s": 9, "do": "restart_broker", "node_id": 2},),
+        events=({"at_s": 9, "do": "broker.restart", "node_id": 2},),
     )
     return msgspec.structs.replace(plan, **changes)
 
@@ -659,9 +734,9 @@ def test_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) -> Non
     ]
     frame = spark.createDataFrame(members, scripts_schema.DDL)
     events = (
-        {"at_s": 9, "do": "restart_broker", "node_id": 2},
-        {"at_s": 9, "do": "force_rebalance", "group_id": "group-1"},
-        {"at_s": 9, "do": "evict", "group_id": "group-2", "member": "x"},
+        {"at_s": 9, "do": "broker.restart", "node_id": 2},
+        {"at_s": 9, "do": "group.rebalance", "group_id": "group-1"},
+        {"at_s": 9, "do": "group.evict", "group_id": "group-2", "member": "x"},
         {"at_s": 18.005, "do": "clear_faults"},
         {"at_s": 19.9, "do": "clear_faults"},
     )

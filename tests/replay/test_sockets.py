@@ -2,11 +2,13 @@
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fakebroker.client.broker_connection import BrokerConnection, FrameCache
+from fakebroker.client.brokers import Brokers
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import FakebrokerError, ProtocolError
@@ -53,7 +55,9 @@ def version_of(request: Message, connection: BrokerConnection) -> int:
 
 
 def connect_loop(bootstrap: str) -> None:
-    MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None).connect()
+    loop = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None)
+    loop.connect()
+    loop.transport.close()
 
 
 def test_responses_go_to_the_user_that_sent_the_request() -> None:
@@ -97,7 +101,7 @@ def test_versions_are_negotiated_once_per_broker() -> None:
         poll_until(transport, lambda: user.open)
         transport.connect(address, user)
         poll_until(transport, lambda: len(user.open) == 2)
-        assert cluster.count("ApiVersions") == 1
+        assert cluster.journal.count("ApiVersions") == 1
         transport.close()
 
 
@@ -106,7 +110,7 @@ def test_a_lost_connection_is_reported_with_the_reason() -> None:
     with FakeCluster(brokers=1) as cluster:
         transport.connect(addresses(cluster.bootstrap_servers)[0], user)
         poll_until(transport, lambda: user.open)
-        cluster.stop_broker(1)
+        cluster.broker(1).stop()
         poll_until(transport, lambda: user.losses)
         transport.close()
     assert user.losses == ["the broker has closed the connection"]
@@ -142,7 +146,7 @@ def test_all_addresses_of_a_host_are_tried() -> None:
 def test_a_broker_that_does_not_answer_api_versions_times_out() -> None:
     transport, user = SocketTransport(connect_timeout_ms=20), RecordingUser()
     with FakeCluster(brokers=1) as cluster:
-        cluster.set_broker(1, accept="half_open")
+        cluster.broker(1).set_network(accept="half_open")
         transport.connect(addresses(cluster.bootstrap_servers)[0], user)
         poll_until(transport, lambda: user.losses)
         transport.close()
@@ -174,8 +178,13 @@ def test_a_broker_that_requires_authentication_is_reported() -> None:
         connect_loop(bootstrap)
 
 
+def test_the_next_bootstrap_broker_is_asked_after_one_that_requires_authentication() -> None:
+    with listener(answer_api_versions) as bootstrap, FakeCluster(brokers=1) as cluster:
+        connect_loop(f"{bootstrap},{cluster.bootstrap_servers}")
+
+
 def test_a_broker_that_answers_only_api_versions_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_lookup, "REQUEST_TIMEOUT_MS", 20.0)
+    monkeypatch.setattr(coordinator_lookup, "Brokers", partial(Brokers, request_timeout_ms=20.0))
 
     def serve(peer: socket.socket) -> None:
         answer_api_versions(peer)

@@ -28,7 +28,7 @@ from fakebroker.replay.spark.session import address_for, cause_of, is_local, spa
 from tests.replay.conftest import CommandLine
 from tests.support.replay.listener import listener
 from tests.support.replay.summaries import summary_document
-from tests.support.soak import IS_SOAK, soak
+from tests.support.soak import soak_only
 
 WORKLOAD = """\
 duration_s = 2
@@ -119,8 +119,7 @@ sys.exit(f"{len(alive)} processes are left" if alive else 0)
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="three Java processes on two cores take a minute")
+@soak_only("three Java processes on two cores take a minute")
 def test_executors_in_other_processes_get_the_package(tmp_path: Path) -> None:
     (file := tmp_path / "small.toml").write_text(WORKLOAD)
     command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]

@@ -91,7 +91,7 @@ def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession)
         )
         with playing(receiver, lambda: events.extend(play_scripts(rows, plan).collect())):
             for group in GROUPS:
-                cluster.wait_for_request("Heartbeat", group=group, count=3, timeout_s=TIMEOUT_S)
+                cluster.wait(cluster.requested("Heartbeat", group=group, count=3), timeout_s=TIMEOUT_S)
     beats = [event for event in events if event.api == "Heartbeat" and event.error == 0]
     assert sorted(event.group for event in beats) == GROUPS
     # The response to the last heartbeat may be pending at the end.
@@ -130,5 +130,5 @@ def test_spark_has_the_path_of_the_client_settings_only(spark: SparkSession, tmp
             processes_at_the_first_heartbeat(cluster) as processes,
         ):
             pass
-        assert {call.principal for call in cluster.requests("Heartbeat")} == {"User:alice"}
+        assert {call.principal for call in cluster.journal.requests("Heartbeat")} == {"User:alice"}
     check_no_secrets(processes, tmp_path / "out")

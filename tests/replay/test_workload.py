@@ -87,15 +87,15 @@ kind = "find-coordinator"
 groups = "shop"
 [[event]]
 at_s = 5
-do = "stop_brokers"
+do = "broker.stopp"
 [[event]]
 at_s = 5
-do = "fail"
+do = "inject_fault"
 api = "Heartbeat"
 erorr = "NOT_COORDINATOR"
 [[event]]
 at_s = 5
-do = "fail"
+do = "inject_fault"
 api = "Hearbeat"
 error = "NOT_COORDINATOR"
 [[expect]]
@@ -125,7 +125,7 @@ NEAREST = {
     "groups[0].crash.shaer": "share",
     "load[0].kind": "find-coordinators",
     "load[0].groups": "shops",
-    "event[0].do": "stop_broker",
+    "event[0].do": "broker.stop",
     "event[1].erorr": "error",
     "event[2].api": "Heartbeat",
     "expect[0].metric": "p99_ms",
@@ -151,6 +151,39 @@ def test_all_mistyped_names_are_found_at_once_with_the_nearest_name(
     for field, name in NEAREST.items():
         with subtests.test(field=field):
             assert found[field].endswith(f"; did you mean {name!r}?")
+
+
+FORMER_NAMES = {
+    "stop_broker": "broker.stop",
+    "add_broker": "brokers.add",
+    "rolling_restart": "brokers.rolling_restart",
+    "move_coordinator": "group.move_coordinator",
+    "move_offsets_partition": "partition.move_leader",
+    "force_rebalance": "group.rebalance",
+    "fence": "group.fence_instance",
+    "fence_epoch": "group.fence_epoch",
+    "fail": "inject_fault",
+    "fence_producer": "transaction.fence_producer",
+    "hold": "group.hold or transaction.hold",
+    "create_topic": "topic.create",
+    "seed_transaction": "transaction.seed",
+    "remove_acl": "acls.remove",
+    "deny": "acls.deny",
+}
+"""Names of commands in version 0.1.0, and what they have become."""
+
+
+def test_an_event_with_a_former_name_is_refused_with_the_new_one(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for former, name in FORMER_NAMES.items():
+        with subtests.test(former=former):
+            file = workload_file(tmp_path, f'{MINIMAL}[[event]]\nat_s = 1\ndo = "{former}"\nnode_id = 1')
+            with pytest.raises(ConfigError) as caught:
+                load_workload(file)
+            expected = f"{name}, which is the new name: see CHANGES.md"
+            assert str(caught.value) == f"{file}: event[0].do={former!r}: expected {expected}"
+    then = 'do = "inject_fault"\napi = "Heartbeat"\nthen = { do = "stop_broker", node_id = 1 }'
+    file = workload_file(tmp_path, f"{MINIMAL}[[event]]\nat_s = 1\n{then}")
+    assert load_workload(file).event[0]["then"]["do"] == "stop_broker", "actions are checked before the replay starts"
 
 
 def test_mistakes_beyond_the_tenth_are_counted(tmp_path: Path) -> None:

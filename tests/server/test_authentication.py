@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import FakeCluster, WaitTimeout
+from fakebroker import FakeCluster, WaitTimeout, predicate
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -40,6 +40,7 @@ from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sa
 from fakebroker.security.credentials import Credentials
 from fakebroker.security.mechanisms import ScramMechanism
 from fakebroker.server.connections.connection import Blocked
+from fakebroker.server.fake_cluster import internals
 from tests.support.group_requests import heartbeat_request
 from tests.support.security.scram_client import client_final
 from tests.support.wire_client import WireClient, find_coordinator, until
@@ -99,7 +100,7 @@ def test_a_client_is_authenticated_with_plain(
     done = wire.ask(plain(authorization_id="alice"), SaslAuthenticateResponse)
     assert (done.error_code, done.error_message, done.auth_bytes, done.session_lifetime_ms) == (0, None, b"", 0)
     assert not wire.ask(MetadataRequest(topics=None), MetadataResponse).topics
-    calls = fake_cluster.requests()
+    calls = fake_cluster.journal.requests()
     assert [(call.api.name, call.principal) for call in calls] == [("Metadata", "User:alice")]
 
 
@@ -118,17 +119,17 @@ def test_waits_and_reports_name_the_reasons_of_closed_connections(fake_cluster: 
         "  1 x Metadata before authentication, expected SaslHandshake"
     )
     with pytest.raises(WaitTimeout) as caught:
-        fake_cluster.wait_for_state("g", "Stable", timeout_s=0)
+        fake_cluster.wait(fake_cluster.group("g").stable(), timeout_s=0)
     assert str(caught.value).endswith(closed)
     assert caught.value.state.endswith(closed)
     assert fake_cluster.report().endswith(closed)
 
     async def wait() -> None:
-        await fake_cluster.wait_until_async("never", lambda _: False, timeout_s=0)
+        await fake_cluster.wait_async(predicate("never", lambda: False), timeout_s=0)
 
     with pytest.raises(WaitTimeout) as caught:
         trio.run(wait)
-    assert str(caught.value).endswith(closed)
+    assert str(caught.value) == f"not reached within 0 s: never\n{closed.lstrip()}"
     fake_cluster.reset()
     assert "connections that brokers closed" not in fake_cluster.report()
 
@@ -178,12 +179,12 @@ def test_an_unknown_mechanism_is_answered_and_the_connection_closed(wire: WireCl
 def test_other_requests_close_the_connection_at_once(
     wire: WireClient, fake_cluster: FakeCluster, frame: bytes, asks_for_versions: bool
 ) -> None:
-    fake_cluster.cluster.config = type(fake_cluster.cluster.config)(LONG_DELAY)
+    internals(fake_cluster).cluster.config = type(internals(fake_cluster).cluster.config)(LONG_DELAY)
     if asks_for_versions:
         wire.ask(VERSIONS, ApiVersionsResponse)
     wire.socket.sendall(SIZE.pack(len(frame)) + frame)
     assert wire.is_closed_by_broker()
-    assert not fake_cluster.requests()
+    assert not fake_cluster.journal.requests()
 
 
 def test_refused_api_versions_requests_may_be_repeated(wire: WireClient) -> None:
@@ -283,7 +284,9 @@ def test_a_connection_that_is_older_than_the_state_uses_its_credentials(
     """A snapshot that is restored replaces the credentials, and keeps connections."""
     wire.ask(VERSIONS, ApiVersionsResponse)
     fake_cluster.restore(fake_cluster.snapshot())
-    fake_cluster.call(lambda: fake_cluster.cluster.credentials.remove_scram("alice", ScramMechanism.SHA_256))
+    internals(fake_cluster).run(
+        lambda: internals(fake_cluster).cluster.credentials.remove_scram("alice", ScramMechanism.SHA_256)
+    )
     refused = log_in_with_scram(wire, ScramMechanism.SHA_256, "alice", PASSWORD)
     assert refused == ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -319,13 +322,17 @@ def test_a_failure_is_answered_after_the_delay_and_nothing_is_read_meanwhile(
     def delays() -> list[Any]:
         reactor = fake_cluster._server.reactor
         due_ms = reactor.cluster.wire_timers.next_deadline()
-        blocked = [each for each in fake_cluster.connections if each.pending is Blocked.HANGING_UP]
+        blocked = [
+            each
+            for each in internals(fake_cluster).server.reactor.connections.values()
+            if each.pending is Blocked.HANGING_UP
+        ]
         assert all(not each.unsent and each.interest == 0 for each in blocked)
         return [due_ms - reactor.wire_clock.now_ms() for _ in blocked if due_ms is not None]
 
-    until(lambda: bool(fake_cluster.call(delays)), fake_cluster)
-    assert 3_000_000 < fake_cluster.call(delays)[0] <= 3_600_000
-    fake_cluster.stop_broker(1)
+    until(lambda: bool(internals(fake_cluster).run(delays)), fake_cluster)
+    assert 3_000_000 < internals(fake_cluster).run(delays)[0] <= 3_600_000
+    fake_cluster.broker(1).stop()
     assert wire.is_closed_by_broker()  # Without an answer.
 
 
@@ -384,17 +391,17 @@ class FakeAddress:
 @pytest.mark.fake_cluster(brokers=2, listeners={"IN": "PLAINTEXT", "OUT": "SASL_PLAINTEXT"})
 def test_all_listeners_of_a_stopped_broker_close_and_come_back(fake_cluster: FakeCluster) -> None:
     before = [fake_cluster.bootstrap_servers_of(name) for name in ("IN", "OUT")]
-    fake_cluster.stop_broker(1)
+    fake_cluster.broker(1).stop()
     for servers in before:
         with pytest.raises(ConnectionRefusedError):
             WireClient(FakeAddress(int(servers.split(",")[0].rpartition(":")[2])))
-    fake_cluster.start_broker(1)
+    fake_cluster.broker(1).start()
     assert [fake_cluster.bootstrap_servers_of(name) for name in ("IN", "OUT")] == before
     with WireClient(FakeAddress(int(before[1].split(",")[0].rpartition(":")[2]))) as wire:
         assert not log_in(wire).error_code
-    added = fake_cluster.add_broker()
+    added = fake_cluster.brokers.add()
     assert fake_cluster.bootstrap_servers.count(",") == 2
-    fake_cluster.remove_broker(added.node_id)
+    fake_cluster.broker(added.node_id).remove()
     fake_cluster.reset()
     assert [fake_cluster.bootstrap_servers_of(name) for name in ("IN", "OUT")] == before
 
@@ -444,11 +451,11 @@ def test_without_users_nobody_logs_in() -> None:
 def test_a_fault_keeps_no_secrets_in_the_journal(fake_cluster: FakeCluster, fault: dict[str, Any]) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         log_in(wire)
-        fake_cluster.fail("AlterUserScramCredentials", **fault)
+        fake_cluster.inject_fault("AlterUserScramCredentials", **fault)
         change = upsert("bob", ScramMechanism.SHA_256, "secret-2")
         wire.send(AlterUserScramCredentialsRequest(deletions=[], upsertions=[change]))
-        until(lambda: bool(fake_cluster.requests(api="AlterUserScramCredentials")), fake_cluster)
-        kept = repr([call.request for call in fake_cluster.requests()])
+        until(lambda: bool(fake_cluster.journal.requests(api="AlterUserScramCredentials")), fake_cluster)
+        kept = repr([call.request for call in fake_cluster.journal.requests()])
     assert "bob" in kept
     assert repr(change.salted_password)[2:-1] not in kept
     assert "salty-salt" not in kept
@@ -465,10 +472,10 @@ def test_passwords_in_configs_are_set_and_not_in_the_journal(fake_cluster: FakeC
             request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
             answer = wire.ask(request, IncrementalAlterConfigsResponse)
             assert [(each.error_code, each.error_message) for each in answer.responses] == [(0, None)]
-        assert fake_cluster.cluster.brokers[1].configs[name] == "secret-4"
-        fake_cluster.fail("IncrementalAlterConfigs", error="POLICY_VIOLATION")
+        assert internals(fake_cluster).cluster.brokers[1].configs[name] == "secret-4"
+        fake_cluster.inject_fault("IncrementalAlterConfigs", error="POLICY_VIOLATION")
         wire.ask(request, IncrementalAlterConfigsResponse)
-    kept = repr([call.request for call in fake_cluster.requests(api="IncrementalAlterConfigs")])
+    kept = repr([call.request for call in fake_cluster.journal.requests(api="IncrementalAlterConfigs")])
     assert kept.count(f"name={name!r}") == 4
     assert kept.count("name='log.cleaner.threads', config_operation=0, value='2'") == 4
     assert "secret-" not in kept
@@ -527,14 +534,14 @@ def test_secrets_are_in_no_log_journal_report_or_repr(
     wire.ask(plain(), SaslAuthenticateResponse)  # Too late, so that it is in the journal.
     stored = upsert("bob", ScramMechanism.SHA_256, "correct")
     assert alter(wire, stored) == [0]
-    fake_cluster.export_journal(tmp_path / "journal.jsonl")
+    fake_cluster.journal.export(tmp_path / "journal.jsonl")
     shown = io.StringIO()
-    print(fake_cluster.report(), repr(fake_cluster), vars(fake_cluster.cluster), caplog.text, file=shown)
-    for call in fake_cluster.requests():
+    print(fake_cluster.report(), repr(fake_cluster), vars(internals(fake_cluster).cluster), caplog.text, file=shown)
+    for call in fake_cluster.journal.requests():
         print(repr(call), repr(call.request), repr(call.response), vars_of(call.peer), file=shown)
-    for connection in fake_cluster.connections:
+    for connection in internals(fake_cluster).server.reactor.connections.values():
         print(repr(connection), vars_of(connection), file=shown)
-    print((tmp_path / "journal.jsonl").read_text(), repr(fake_cluster.cluster.credentials), file=shown)
+    print((tmp_path / "journal.jsonl").read_text(), repr(internals(fake_cluster).cluster.credentials), file=shown)
     text = shown.getvalue()
     for shown_text in ("SaslAuthenticate", "AlterUserScramCredentials", "Invalid username or password"):
         assert shown_text in text

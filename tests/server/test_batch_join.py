@@ -22,6 +22,7 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.wire_client import TIMEOUT_S, WireClient, until
 
 RANGE = [JoinGroupRequestProtocol(name="range", metadata=b"")]
@@ -70,10 +71,10 @@ def parked(
     cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest | BatchJoinGroupRequest, version: int
 ) -> WireClient:
     """Send a join that is parked, and return its connection."""
-    count = len(cluster.requests())
+    count = len(cluster.journal.requests())
     wire = WireClient(broker, "parked")
     wire.send(request, version)
-    until(lambda: len(cluster.requests()) > count, cluster)
+    until(lambda: len(cluster.journal.requests()) > count, cluster)
     return wire
 
 
@@ -104,10 +105,10 @@ def test_version_10_requires_the_proposal(cluster: FakeCluster) -> None:
 def test_upgraded_and_added_brokers_have_the_proposal() -> None:
     with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="3.9") as cluster:
         assert last_join_version(cluster) == 9
-        cluster.upgrade_broker(1, None)
+        cluster.broker(1).upgrade(None)
         assert last_join_version(cluster) == 10
-        cluster.add_broker()
-        assert cluster.cluster.brokers[2].coordinator.config.extension is no_extension
+        cluster.brokers.add()
+        assert internals(cluster).cluster.brokers[2].coordinator.config.extension is no_extension
 
 
 def test_an_unknown_proposal_is_rejected() -> None:
@@ -116,14 +117,14 @@ def test_an_unknown_proposal_is_rejected() -> None:
 
 
 def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
-    broker = cluster.coordinator_of("g")
+    broker = cluster.group("g").coordinator()
     x_id, y_id = register(broker, "x", "y")
     waits = parked(cluster, broker, single("x"), 9)
     other = next(each for each in cluster.brokers if each.node_id != broker.node_id)
-    cluster.move_coordinator("g", other.node_id)
+    cluster.group("g").move_coordinator(other.node_id)
     assert joins(waits.receive()).error_code == ErrorCode.NOT_COORDINATOR
     again = parked(cluster, other, single("x", x_id), 9)
-    assert [(m.instance_id, m.is_expected) for m in cluster.group("g").members] == [("x", True), ("y", True)]
+    assert [(m.instance_id, m.is_expected) for m in cluster.group("g").describe().members] == [("x", True), ("y", True)]
     with WireClient(other) as last:
         answer = last.ask(batch(("y", True)), BatchJoinGroupResponse, 10)
     (y,) = answer.member_join_response_list
@@ -136,7 +137,7 @@ def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
 
 
 def test_members_of_a_batch_can_share_a_connection_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
-    with WireClient(cluster.coordinator_of("g")) as wire:
+    with WireClient(cluster.group("g").coordinator()) as wire:
         answer = wire.ask(batch(("x", True), ("y", True)), BatchJoinGroupResponse, 10)
         ids = [each.member.member_id for each in answer.member_join_response_list]
         assert answer.leader == ids[0]
@@ -151,13 +152,13 @@ def test_members_of_a_batch_can_share_a_connection_if_the_leader_syncs_first(clu
                 assignments=[],
             )
             assert wire.ask(sync, SyncGroupResponse).error_code == 0
-    assert cluster.group("g").state == "Stable"
-    journaled = next(call for call in cluster.requests() if call.api.name == "JoinGroup")
+    assert cluster.group("g").describe().state == "Stable"
+    journaled = next(call for call in cluster.journal.requests() if call.api.name == "JoinGroup")
     assert journaled.member_ids == tuple(ids)
 
 
 def test_expected_instances_are_described_as_members(cluster: FakeCluster) -> None:
-    broker = cluster.coordinator_of("g")
+    broker = cluster.group("g").coordinator()
     x_id, y_id = register(broker, "x", "y")
     wire = parked(cluster, broker, single("x"), 9)
     with WireClient(broker) as other:
@@ -173,24 +174,28 @@ def test_expected_instances_are_described_as_members(cluster: FakeCluster) -> No
         (y_id, "y", ""),
     ]
     held_back = "1 join is held back until the registered instances y join, for at most 60.0 s more."
-    assert held_back in cluster.explain("g")
-    assert ", static 'y', expected" in str(cluster.group("g"))
-    assert [each.kind for each in cluster.pending_deadlines() if each.member_ids == (y_id,)] == ["expected"]
+    assert held_back in cluster.group("g").explain()
+    assert ", static 'y', expected" in str(cluster.group("g").describe())
+    assert [each.kind for each in cluster.deadlines() if each.member_ids == (y_id,)] == ["expected"]
     wire.socket.close()
 
 
 def test_expected_instances_are_explained(cluster: FakeCluster) -> None:
-    register(cluster.coordinator_of("g"), "x", "y")
-    assert cluster.explain("g").endswith(
-        "The registered instances x, y have not joined. If none of them joins, the first registration expires in "
-        "60.0 s."
+    register(cluster.group("g").coordinator(), "x", "y")
+    assert (
+        cluster.group("g")
+        .explain()
+        .endswith(
+            "The registered instances x, y have not joined. If none of them joins, the first registration expires in "
+            "60.0 s."
+        )
     )
 
 
 def test_snapshots_contain_expected_instances(cluster: FakeCluster) -> None:
-    register(cluster.coordinator_of("g"), "x")
+    register(cluster.group("g").coordinator(), "x")
     kept = cluster.snapshot()
-    cluster.clock.advance(60)
-    assert cluster.group("g").members == ()
+    internals(cluster).server.clock.advance(60)
+    assert cluster.group("g").describe().members == ()
     cluster.restore(kept)
-    assert [member.instance_id for member in cluster.group("g").members] == ["x"]
+    assert [member.instance_id for member in cluster.group("g").describe().members] == ["x"]

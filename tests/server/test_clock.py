@@ -15,12 +15,13 @@ import trio.testing
 
 import fakebroker
 from fakebroker import ConfigError, FakeCluster, Scaled
-from fakebroker.client.connection import Connection
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
+from fakebroker.server.fake_cluster import internals
+from tests.support.client.connection import Connection
 from tests.support.group_requests import join_request, sync_request
 from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, heartbeat_to, join_and_sync
 from tests.support.wire_client import WireClient, until
@@ -38,12 +39,12 @@ def fetch(max_wait_ms: int) -> FetchRequest:
 
 def stable(cluster: FakeCluster, group_id: str = "g") -> str:
     """Make a stable group of one member, and close its connection."""
-    with WireClient(cluster.coordinator_of(group_id)) as wire:
+    with WireClient(cluster.group(group_id).coordinator()) as wire:
         return join_and_sync(wire, group_id, session_timeout_ms=45_000)
 
 
 def beat(cluster: FakeCluster, member_id: str, group_id: str = "g") -> ErrorCode:
-    return heartbeat_to(cluster.coordinator_of(group_id), group_id, member_id)
+    return heartbeat_to(cluster.group(group_id).coordinator(), group_id, member_id)
 
 
 # The manual clock
@@ -62,7 +63,7 @@ def test_only_sessions_without_heartbeats_expire(fake_cluster: FakeCluster) -> N
 
 def sessions(cluster: FakeCluster) -> dict[str, float]:
     """Return the remaining seconds of each member's session, by member id."""
-    return {each.member_ids[0]: each.in_s for each in cluster.pending_deadlines() if each.kind == "session"}
+    return {each.member_ids[0]: each.in_s for each in cluster.deadlines() if each.kind == "session"}
 
 
 @pytest.mark.fake_cluster(clock="manual")
@@ -74,7 +75,7 @@ def test_advance_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> Non
     assert {each.member_ids for each in happened} == {(member_id,) for member_id in member_ids}
     assert [group.state for group in fake_cluster.groups()] == ["Empty", "Empty"]
     happened = fake_cluster.advance_to_next_deadline() or []
-    partitions = {fake_cluster.cluster.offsets_partition_of(group_id).index for group_id in ("a", "b")}
+    partitions = {internals(fake_cluster).cluster.offsets_partition_of(group_id).index for group_id in ("a", "b")}
     assert {each.partition for each in happened if each.kind == "offsets_expiry"} == partitions
     assert sorted(each.group_id or "" for each in happened if each.kind == "offsets_removal") == ["a", "b"]
     assert len(happened) == len(partitions) + 2
@@ -86,7 +87,7 @@ def test_deadlines_expire_in_a_stopped_cluster() -> None:
     with FakeCluster(clock="manual") as cluster:
         stable(cluster)
     assert [each.kind for each in cluster.advance_to_next_deadline() or []] == ["session"]
-    assert cluster.group("g").state == "Empty"
+    assert cluster.group("g").describe().state == "Empty"
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1}, brokers=1, clock="manual")
@@ -94,7 +95,7 @@ def test_a_fetch_waits_in_real_time(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         answer = wire.ask(fetch(max_wait_ms=20), FetchResponse, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])
     assert [each.topic for each in answer.responses] == ["orders"]
-    assert fake_cluster.pending_deadlines() == []
+    assert fake_cluster.deadlines() == []
 
 
 @pytest.mark.fake_cluster(brokers=1, clock="manual", partial_frame_timeout_s=0.02)
@@ -109,13 +110,13 @@ def test_an_incomplete_request_times_out_in_real_time(fake_cluster: FakeCluster)
 
 @pytest.mark.fake_cluster(clock=Scaled(1_000))
 def test_a_session_expires_by_the_scaled_clock(fake_cluster: FakeCluster) -> None:
-    with WireClient(fake_cluster.coordinator_of("g")) as wire:
+    with WireClient(fake_cluster.group("g").coordinator()) as wire:
         assert (
             wire.ask(join_request(session_timeout_ms=45_000), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).generation_id
             == 1
         )
     # The group may be deleted by now: the check of expired offsets runs every 0.6 s at this speed.
-    until(lambda: "Empty" in [moment.state_to for moment in fake_cluster.timeline("g").moments], fake_cluster)
+    until(lambda: "Empty" in [moment.state_to for moment in fake_cluster.group("g").timeline().moments], fake_cluster)
 
 
 def test_a_scaled_clock_does_not_change_real_time() -> None:
@@ -157,7 +158,7 @@ def test_a_real_clock_continues_with_another_clock() -> None:
 def test_only_the_manual_clock_can_be_advanced(clock: Any) -> None:
     with FakeCluster(clock=clock) as cluster:
         member_id = stable(cluster)
-        session, expiry = cluster.pending_deadlines()
+        session, expiry = cluster.deadlines()
         assert (session.kind, session.member_ids, expiry.kind) == ("session", (member_id,), "offsets_expiry")
         assert 0 < session.in_s <= SESSION_S
         for move in (cluster.advance_to_next_deadline, lambda: cluster.advance(1)):
@@ -213,7 +214,7 @@ def in_mock_time(test: Any, **how: float) -> trio.testing.MockClock:
 
 async def async_stable(cluster: FakeCluster, nursery: trio.Nursery) -> Connection:
     """Make a stable group of one member, in a trio task."""
-    broker = cluster.coordinator_of("g")
+    broker = cluster.group("g").coordinator()
     connection = await Connection.open(broker.host, broker.port, "app", nursery)
     rejected = await connection.request(join_request(session_timeout_ms=45_000))
     request = join_request(session_timeout_ms=45_000)
@@ -234,25 +235,25 @@ def test_a_session_expires_by_trios_clock(clock: Any) -> None:
         async with cluster, trio.open_nursery() as nursery:
             connection = await async_stable(cluster, nursery)
             await trio.sleep(real_s * 0.99)
-            assert cluster.group("g").state == "Stable"
+            assert cluster.group("g").describe().state == "Stable"
             await trio.sleep(real_s * 0.02)
-            assert cluster.group("g").state == "Empty"
+            assert cluster.group("g").describe().state == "Empty"
             await connection.aclose()
 
     in_mock_time(main, autojump_threshold=0.02)
-    assert cluster.group("g").state == "Empty", "state can be read after the cluster stopped"
-    assert [each.kind for each in cluster.pending_deadlines()] == ["offsets_removal", "offsets_expiry"]
+    assert cluster.group("g").describe().state == "Empty", "state can be read after the cluster stopped"
+    assert [each.kind for each in cluster.deadlines()] == ["offsets_removal", "offsets_expiry"]
 
 
 def test_a_test_moves_trios_clock() -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with FakeCluster() as cluster, trio.open_nursery() as nursery:
             connection = await async_stable(cluster, nursery)
-            (session, _) = cluster.pending_deadlines()
+            (session, _) = cluster.deadlines()
             assert session.in_s == SESSION_S
             clock.jump(SESSION_S)
             await trio.testing.wait_all_tasks_blocked()
-            assert cluster.group("g").state == "Empty"
+            assert cluster.group("g").describe().state == "Empty"
             await connection.aclose()
 
     in_mock_time(main)
@@ -267,7 +268,7 @@ def test_reading_state_does_not_wake_the_reactor(monkeypatch: pytest.MonkeyPatch
             await trio.testing.wait_all_tasks_blocked()
             with monkeypatch.context() as patch:
                 patch.setattr(cluster._server.reactor, "_turn", lambda: turns.append("turn"))
-                assert cluster.group("g").state == "Stable"
+                assert cluster.group("g").describe().state == "Stable"
                 await trio.testing.wait_all_tasks_blocked()
             assert turns == []
             await connection.aclose()

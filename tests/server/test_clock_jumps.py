@@ -19,6 +19,7 @@ from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.server.clock import RealClock
+from fakebroker.server.fake_cluster import internals
 from tests.support.control.serve_process import serve_process
 from tests.support.group_requests import heartbeat_request
 from tests.support.groups_over_tcp import heartbeat, join_and_sync
@@ -26,7 +27,7 @@ from tests.support.kafka_clients.client import Record, Settings
 from tests.support.kafka_clients.confluent_client import ConfluentConsumer, produce
 from tests.support.kafka_clients.fakebroker_client import FakebrokerConsumer
 from tests.support.kafka_clients.helpers import committed_total, numbered, poll_records, values
-from tests.support.soak import IS_SOAK, soak
+from tests.support.soak import soak_only
 from tests.support.wire_client import TIMEOUT_S, WireClient, until
 
 SESSION_S = 45.0
@@ -56,31 +57,29 @@ def test_steps_of_the_wall_clock_change_nothing(
     ):
         member_id = join_and_sync(wire, "g", session_timeout_ms=int(SESSION_S * 1000))
         consumer.subscribe("orders")
-        fake_cluster.produce("orders", VALUES)
+        fake_cluster.topic("orders").produce(VALUES)
         poll_records(fake_cluster, 10, consumer)
-        before_ms = fake_cluster.clock.now_ms()
+        before_ms = internals(fake_cluster).server.clock.now_ms()
         with wall_clock_set(monkeypatch, by_s):
             assert heartbeat(wire, "g", member_id) == ErrorCode.NONE
-            (session,) = [
-                each for each in fake_cluster.pending_deadlines() if each.kind == "session" and each.group_id == "g"
-            ]
+            (session,) = [each for each in fake_cluster.deadlines() if each.kind == "session" and each.group_id == "g"]
             assert 0 < session.in_s <= SESSION_S
-            fake_cluster.produce("orders", VALUES)
+            fake_cluster.topic("orders").produce(VALUES)
             received = poll_records(fake_cluster, 10, consumer)
             consumer.commit()
         assert len(received) == 10
         assert committed_total(fake_cluster, "consumer") == 20
         assert all(abs((each.timestamp_ms or 0) - before_ms) < HOUR_S / 2 * 1000 for each in received)
-        assert fake_cluster.group("consumer").generation_id == 1
+        assert fake_cluster.group("consumer").describe().generation_id == 1
 
 
 @pytest.mark.fake_cluster(brokers=1)
 def test_a_heartbeat_that_waits_while_the_process_stands_still_keeps_its_session(fake_cluster: FakeCluster) -> None:
     # In Kafka, too: the heartbeat cancels the timer, if it is handled first.
-    clock, stood_still_s = fake_cluster.clock, [0.0]
+    clock, stood_still_s = internals(fake_cluster).server.clock, [0.0]
     assert isinstance(clock, RealClock)
     read_s = clock._read_s
-    fake_cluster.call(lambda: clock.follow(lambda: read_s() + stood_still_s[0]))
+    internals(fake_cluster).run(lambda: clock.follow(lambda: read_s() + stood_still_s[0]))
     with WireClient(fake_cluster.brokers[0]) as wire:
         alive = join_and_sync(wire, "alive", session_timeout_ms=int(SESSION_S * 1000))
         gone = join_and_sync(wire, "gone", session_timeout_ms=int(SESSION_S * 1000))
@@ -92,19 +91,18 @@ def test_a_heartbeat_that_waits_while_the_process_stands_still_keeps_its_session
 
         has_stood_still = threading.Event()
         # In the cluster's thread, which looks at its sockets before it looks at timers again.
-        fake_cluster.call(lambda: trio.lowlevel.current_trio_token().run_sync_soon(stand_still))
+        internals(fake_cluster).run(lambda: trio.lowlevel.current_trio_token().run_sync_soon(stand_still))
         assert has_stood_still.wait(TIMEOUT_S)
         beat = wire.receive()
         assert isinstance(beat, HeartbeatResponse)
         assert beat.error_code == ErrorCode.NONE
-        until(lambda: fake_cluster.group("gone").state == "Empty", fake_cluster)
+        until(lambda: fake_cluster.group("gone").describe().state == "Empty", fake_cluster)
         assert heartbeat(wire, "gone", gone) == ErrorCode.UNKNOWN_MEMBER_ID
-        assert fake_cluster.group("alive").state == "Stable"
+        assert fake_cluster.group("alive").describe().state == "Stable"
 
 
 @pytest.mark.slow
-@soak
-@pytest.mark.skipif(not IS_SOAK, reason="waits for a minute")
+@soak_only("waits for a minute")
 def test_members_come_back_after_the_process_was_stopped_for_a_minute() -> None:
     with serve_process("--topic", "orders:4") as server:
         servers = server.bootstrap_servers

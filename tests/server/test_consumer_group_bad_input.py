@@ -211,19 +211,19 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
             )
             response.assignment = response.assignment or owned_now
             known[name] = response
-        assert [member.member_epoch for member in cluster.group("g").members] == [4, 4, 4]
+        assert [member.member_epoch for member in cluster.group("g").describe().members] == [4, 4, 4]
         yield client
 
 
 @subtest_for_each("rejected", REJECTED)
 def test_rejected_heartbeats(cluster: FakeCluster, client: Client, rejected: Rejected) -> None:
-    before = cluster.group("g")
+    before = cluster.group("g").describe()
     response = client.send(rejected.member_id, rejected.epoch, rejected.version, **rejected.fields)
     assert (response.error_code, response.error_message) == (rejected.error, rejected.message)
     assert (response.member_id, response.member_epoch) == (None, 0)
     assert (response.heartbeat_interval_ms, response.assignment) == (0, None)
-    assert cluster.group("g") == before
-    assert cluster.group("gone").state == "Dead"
+    assert cluster.group("g").describe() == before
+    assert cluster.group("gone").describe().state == "Dead"
 
 
 @subtest_for_each(
@@ -260,10 +260,10 @@ def test_joins_that_kafka_accepts(client: Client, fields: dict[str, Any], partit
 def test_partitions_that_a_member_does_not_have_are_ignored_in_its_epoch(
     cluster: FakeCluster, client: Client, reported: list[HeartbeatTopicPartitions]
 ) -> None:
-    before = cluster.group("g")
+    before = cluster.group("g").describe()
     response = client.send("a", 4, topic_partitions=reported)
     assert (response.error_code, response.member_epoch, response.assignment) == (0, 4, None)
-    assert cluster.group("g") == before
+    assert cluster.group("g").describe() == before
 
 
 def test_groups_that_are_not_described(client: Client) -> None:
@@ -288,7 +288,7 @@ def test_groups_that_are_not_described(client: Client) -> None:
 def test_errors_that_are_not_about_the_request_have_no_message() -> None:
     config = {"offsets.topic.num.partitions": 1}
     with FakeCluster(2, topics={"orders": 6}, clock="manual", config=config) as cluster:
-        coordinator, other = cluster.brokers if cluster.coordinator_of("g").node_id == 1 else cluster.brokers[::-1]
+        coordinator, other = cluster.brokers if cluster.group("g").coordinator().node_id == 1 else cluster.brokers[::-1]
         with WireClient(coordinator) as first, WireClient(other) as second:
 
             def send(wire: WireClient) -> tuple[int, str | None]:
@@ -301,9 +301,9 @@ def test_errors_that_are_not_about_the_request_have_no_message() -> None:
                 ("NOT_LEADER_OR_FOLLOWER", ErrorCode.NOT_COORDINATOR),
                 ("MESSAGE_TOO_LARGE", ErrorCode.UNKNOWN_SERVER_ERROR),
             ]:
-                cluster.fail_append("g", error=error)
+                cluster.group("g").fail_append(error=error)
                 assert send(first) == (expected, None)
-            cluster.move_coordinator("g", other.node_id, load_ms=1_000)
+            cluster.group("g").move_coordinator(other.node_id, load_ms=1_000)
             assert send(second) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     off = {"group.coordinator.rebalance.protocols": "classic"}
     with FakeCluster(1, config=off) as cluster, WireClient(cluster.brokers[0]) as wire:

@@ -10,6 +10,7 @@ from fakebroker import FakebrokerError, FakeCluster, IncompleteJournalError, rea
 from fakebroker.cluster.inspect.journal_queries import JournalQueries
 from fakebroker.cluster.journal import journal as journal_module
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.groups_over_tcp import heartbeat
 from tests.support.wire_client import WireClient, find_coordinator
 
@@ -33,7 +34,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
         for _ in range(2):
             heartbeat(a, "h", "m")
         b.ask(find_coordinator("h"), FindCoordinatorResponse)
-        assert cluster.journal_dropped == 4
+        assert cluster.journal.dropped == 4
         yield cluster
 
 
@@ -41,13 +42,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
 def journal(request: pytest.FixtureRequest, cluster: FakeCluster, tmp_path: Path) -> JournalQueries:
     """The journal of the cluster, and the same from a file."""
     if request.param == "cluster":
-        return cluster
-    cluster.export_journal(tmp_path / "journal.jsonl")
+        return cluster.journal
+    cluster.journal.export(tmp_path / "journal.jsonl")
     return read_journal(tmp_path / "journal.jsonl")
 
 
 def last_second(cluster: FakeCluster) -> float:
-    return cluster.clock.now_ms()
+    return internals(cluster).server.clock.now_ms()
 
 
 CERTAIN: list[tuple[dict[str, Any], int]] = [
@@ -109,7 +110,7 @@ def test_the_error_is_a_failed_assertion_and_an_error_of_fakebroker(cluster: Fak
         with pytest.raises(
             kind, match=r"found no .*'FENCED_INSTANCE_ID', but the journal has dropped 4 older requests"
         ):
-            cluster.assert_never(error="FENCED_INSTANCE_ID")
+            cluster.journal.assert_never(error="FENCED_INSTANCE_ID")
 
 
 def test_assert_never_holds_if_no_dropped_request_may_match(journal: JournalQueries, subtests: pytest.Subtests) -> None:
@@ -166,7 +167,7 @@ def test_a_time_is_not_advised_if_no_later_request_is_kept() -> None:
         heartbeat(wire)
         heartbeat(wire)
         with pytest.raises(IncompleteJournalError, match=r"may match; raise journal_calls or journal_bytes$"):
-            cluster.count()
+            cluster.journal.count()
 
 
 def test_kinds_of_dropped_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +175,9 @@ def test_kinds_of_dropped_requests_are_limited(monkeypatch: pytest.MonkeyPatch) 
     with FakeCluster(brokers=1, journal_calls=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         for group_id in ("a", "b", "c", "d", "e"):
             heartbeat(wire, group_id)
-        assert cluster.count("LeaveGroup") == 0
+        assert cluster.journal.count("LeaveGroup") == 0
         with pytest.raises(IncompleteJournalError, match="has dropped 2 older requests"):
-            cluster.count("Heartbeat", group="e")
+            cluster.journal.count("Heartbeat", group="e")
 
 
 def test_a_file_without_kinds_of_dropped_requests_answers_nothing_uncertain(tmp_path: Path) -> None:
@@ -197,4 +198,4 @@ def test_dropped_requests_of_one_connection_are_told_apart(mode: str) -> None:
         for _ in range(3):
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         with pytest.raises(IncompleteJournalError, match="the journal has dropped 1 older request that may match"):
-            cluster.count("Heartbeat")
+            cluster.journal.count("Heartbeat")

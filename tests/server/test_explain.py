@@ -188,7 +188,7 @@ def test_delayed_requests_and_responses() -> None:
     group = ExplainedGroup()
     group.stable("a")
     faults = group.harness.cluster.faults
-    faults.add(Fault(api="JoinGroup", member_id=group.ids["a"], delay_before_s=8.0), group.harness.now_ms)
+    faults.add(Fault(api="JoinGroup", member=group.ids["a"], delay_before_s=8.0), group.harness.now_ms)
     faults.add(Fault(api="LeaveGroup", delay_s=4.0), group.harness.now_ms)
     group.join("b")
     group.join("a")
@@ -338,12 +338,12 @@ def test_no_coordinator() -> None:
     ],
 )
 def test_held(fake_cluster: FakeCluster, state: str, sentence: str) -> None:
-    with fake_cluster.hold("g", state), WireClient(fake_cluster.coordinator_of("g"), "app") as wire:
+    with fake_cluster.group("g").hold(state), WireClient(fake_cluster.group("g").coordinator(), "app") as wire:
         member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
         wire.send(join_request("g", member_id))
-        fake_cluster.wait_for_state("g", state, members=1)
+        fake_cluster.wait(fake_cluster.group("g").state(state, members=1))
         if state == "CompletingRebalance":
             wire.receive()
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
-            fake_cluster.wait_for_request("SyncGroup")
-        assert sentence in fake_cluster.explain("g")
+            fake_cluster.wait(fake_cluster.requested("SyncGroup"))
+        assert sentence in fake_cluster.group("g").explain()

@@ -69,4 +69,4 @@ def test_a_flood_of_requests_to_end_a_transaction() -> None:
             assert still_answers(other)
             answers = [wire.receive() for _ in range(1_000)]
             assert {each.error_code for each in answers if isinstance(each, EndTxnResponse)} == {0}
-        assert len(cluster.records("orders")) == 1
+        assert len(cluster.topic("orders").records()) == 1

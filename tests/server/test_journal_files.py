@@ -20,6 +20,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message, Struct
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.server.test_journal_queries import member, until_requests
 from tests.support.cluster.cluster_harness import carried
@@ -54,13 +55,13 @@ def test_faults_are_reported_and_exported(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=1, journal=mode) as cluster, WireClient(cluster.brokers[0], "a") as wire:
         for fault in FAULTS:
-            cluster.cluster.faults.add(fault, cluster.clock.now_ms())
+            internals(cluster).cluster.faults.add(fault, internals(cluster).server.clock.now_ms())
         assert beat(wire) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         beat(wire, "other")
         wire.send(HeartbeatRequest(group_id="silent", generation_id=1, member_id="m"))
         until_requests(cluster, 3)
-        cluster.export_journal(file)
-        for journal in (cluster, read_journal(file)):
+        cluster.journal.export(file)
+        for journal in (cluster.journal, read_journal(file)):
             assert [call.fault for call in journal.requests()] == [FAULTS[0], None, FAULTS[1]]
             with pytest.raises(AssertionError, match=r" ms \(fault\)\n.* ms\n.*  not yet \(fault\)$"):
                 journal.assert_never("Heartbeat")
@@ -70,26 +71,26 @@ def test_faults_are_reported_and_exported(mode: Any, tmp_path: Path) -> None:
 def test_an_imported_journal_equals_the_exported_one(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=2, journal=mode, journal_calls=4) as cluster:
-        with WireClient(cluster.coordinator_of("g"), "a") as wire:
+        with WireClient(cluster.group("g").coordinator(), "a") as wire:
             beat(wire)
             member_id = member(wire)
             beat(wire, "g", "grüße")
-        cluster.export_journal(file)
+        cluster.journal.export(file)
         read = read_journal(file)
-        assert contents(read) == contents(cluster)
+        assert contents(read) == contents(cluster.journal)
         assert (read.mode, read.dropped, read.node_ids) == (mode, 1, (1, 2))
         read.assert_order("JoinGroup", "SyncGroup", ("Heartbeat", {"error": "NONE"}), member=member_id)
         assert (len(read.requests(broker=1) + read.requests(broker=2)), len(read.requests(member="grüße"))) == (4, 1)
         with pytest.raises(ConfigError, match=r"broker=3: expected one of 1, 2$"):
             read.count(broker=3)
         messages = []
-        for journal in (cluster, read):
+        for journal in (cluster.journal, read):
             with pytest.raises(AssertionError) as caught:
                 journal.assert_never("JoinGroup")
             messages.append(str(caught.value))
         assert messages[0] == messages[1]
         second_file = tmp_path / "second.jsonl"
-        read.export_journal(second_file)
+        read.export(second_file)
         assert second_file.read_bytes() == file.read_bytes()
 
 
@@ -98,7 +99,7 @@ def test_lines_are_json_with_names_of_fields_and_errors(tmp_path: Path) -> None:
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         member(wire)
         beat(wire, "other")
-        cluster.export_journal(file)
+        cluster.journal.export(file)
     head, joined, *_, last = [json.loads(line) for line in file.read_text().splitlines()]
     assert head == {"format": 1, "mode": "full", "dropped": 0, "brokers": [1]}
     assert (last["api"], last["version"], last["errors"]) == ("Heartbeat", 4, ["UNKNOWN_MEMBER_ID"])
@@ -139,8 +140,8 @@ def test_secrets_are_left_out(tmp_path: Path) -> None:
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         wire.ask(request, AlterUserScramCredentialsResponse)
         wire.ask(SaslAuthenticateRequest(auth_bytes=b"AUTH"), SaslAuthenticateResponse)
-        cluster.export_journal(file)
-        text = file.read_text() + cluster.report() + str(cluster.requests())
+        cluster.journal.export(file)
+        text = file.read_text() + cluster.report() + str(cluster.journal.requests())
     for secret in (b"SALT", b"PASS", b"AUTH"):
         assert secret.decode() not in text
         assert b64encode(secret).decode() not in text
@@ -178,9 +179,9 @@ def test_a_full_disk_is_an_error_and_costs_nothing_else(tmp_path: Path) -> None:
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         beat(wire)
         with pytest.raises(OSError, match="No space left on device"):
-            cluster.export_journal("/dev/full")
+            cluster.journal.export("/dev/full")
         beat(wire)
-        cluster.export_journal(tmp_path / "journal.jsonl")
+        cluster.journal.export(tmp_path / "journal.jsonl")
     assert len(read_journal(tmp_path / "journal.jsonl").requests("Heartbeat")) == 2
 
 

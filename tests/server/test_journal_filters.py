@@ -14,6 +14,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.cluster.cluster_harness import batch
 from tests.support.group_requests import commit_request
 from tests.support.groups_over_tcp import heartbeat, join_and_sync
@@ -43,7 +44,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
         FakeCluster(brokers=1, topics={"orders": 3, "news": 1}, journal=request.param) as cluster,
         WireClient(cluster.brokers[0], "app") as wire,
     ):
-        topic = cluster.cluster.topics.get("orders")
+        topic = internals(cluster).cluster.topics.get("orders")
         assert topic is not None
         wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), MetadataResponse)
         wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="news")]), MetadataResponse)
@@ -52,7 +53,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
         wire.ask(commit_request(1, partition=2), OffsetCommitResponse, 8)
         static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
         wire.ask(static, HeartbeatResponse)
-        with cluster.fail("Heartbeat", error="NOT_COORDINATOR"):
+        with cluster.inject_fault("Heartbeat", error="NOT_COORDINATOR"):
             heartbeat(wire, version=3)
         yield cluster
 
@@ -79,9 +80,9 @@ FILTERED: list[tuple[dict[str, Any], list[str]]] = [
 
 
 def test_filters(filled: FakeCluster, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    filled.delete_topic("orders")  # Requests with its id still match.
-    filled.export_journal(tmp_path / "journal.jsonl")
-    journals: list[JournalQueries] = [filled, read_journal(tmp_path / "journal.jsonl")]
+    filled.topic("orders").delete()  # Requests with its id still match.
+    filled.journal.export(tmp_path / "journal.jsonl")
+    journals: list[JournalQueries] = [filled.journal, read_journal(tmp_path / "journal.jsonl")]
     for journal in journals:
         for filters, apis in FILTERED:
             with subtests.test(journal=type(journal).__name__, **filters):
@@ -93,7 +94,7 @@ def test_waits_have_the_filters(filled: FakeCluster, subtests: pytest.Subtests) 
     for filters, apis in FILTERED:
         if apis:
             with subtests.test(**filters):
-                assert len(filled.wait_for_request(**filters, count=len(apis), timeout_s=0)) == len(apis)
+                assert len(filled.wait(filled.requested(**filters, count=len(apis)), timeout_s=0)) == len(apis)
 
 
 def test_a_fetch_of_a_session_matches_the_topics_of_its_response() -> None:
@@ -101,14 +102,14 @@ def test_a_fetch_of_a_session_matches_the_topics_of_its_response() -> None:
         session_id = fetch(wire, None, 0, session=(0, 0)).session_id
         assert session_id
         fetch(wire, None, session=(session_id, 1))
-        assert cluster.count("Fetch", topic="orders") == 1  # The second response has no changes.
-        cluster.call(lambda: _append(cluster))
+        assert cluster.journal.count("Fetch", topic="orders") == 1  # The second response has no changes.
+        internals(cluster).run(lambda: _append(cluster))
         fetch(wire, None, session=(session_id, 2))
-        assert cluster.count("Fetch", partition="orders-0") == 2
+        assert cluster.journal.count("Fetch", partition="orders-0") == 2
 
 
 def _append(cluster: FakeCluster) -> None:
-    topic = cluster.cluster.topics.get("orders")
+    topic = internals(cluster).cluster.topics.get("orders")
     assert topic is not None
     topic.partitions[0].log.append(batch(b"x"), 0)
 
@@ -117,8 +118,8 @@ def test_names_of_configs_are_no_topics() -> None:
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1, assignments=[], configs=[])
         wire.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
-        assert cluster.count(topic="orders") == 1
-        assert cluster.count(topic="retention.ms") == 0
+        assert cluster.journal.count(topic="orders") == 1
+        assert cluster.journal.count(topic="retention.ms") == 0
 
 
 def test_an_administrator_names_members_by_instance_id() -> None:
@@ -126,4 +127,6 @@ def test_an_administrator_names_members_by_instance_id() -> None:
         join_and_sync(wire)
         leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id="i")])
         wire.ask(leave, LeaveGroupResponse)
-        assert cluster.count("LeaveGroup", member="i") == cluster.count("LeaveGroup", instance_id="i") == 1
+        assert (
+            cluster.journal.count("LeaveGroup", member="i") == cluster.journal.count("LeaveGroup", instance_id="i") == 1
+        )

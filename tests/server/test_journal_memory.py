@@ -11,6 +11,7 @@ import pytest
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.support import fetch_server
+from tests.support.soak import sampled, soak
 from tests.support.wire_client import WireClient
 
 MIB = 1024 * 1024
@@ -55,7 +56,8 @@ def peak_of(mode: str, fetch_bytes: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fetch_bytes", [4 * MIB, 20 * MIB])
+@soak
+@pytest.mark.parametrize("fetch_bytes", sampled([4 * MIB, 20 * MIB], 2))
 def test_memory_stays_within_the_limit_of_the_journal(fetch_bytes: int, record_property: Any) -> None:
     without = peak_of("off", fetch_bytes)
     for mode in ("full", "headers"):

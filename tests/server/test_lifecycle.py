@@ -1,19 +1,21 @@
 """FakeCluster: entering and leaving it, under trio and asyncio; what it answers before the start and after the end."""
 
 import asyncio
-import inspect
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 import trio
 
-from fakebroker import FakebrokerError, FakeCluster, ListenError
+from fakebroker import Condition, FakebrokerError, FakeCluster, ListenError
+from fakebroker.cluster.handles.definition import DEFINITIONS
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.releases import NEWEST
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.lifecycle import bound, start_listening
-from tests.support.cluster.method_arguments import ARGUMENTS, KEYWORDS, new_cluster
+from tests.support.cluster.method_arguments import call_of, new_cluster
 from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
@@ -66,7 +68,7 @@ def test_a_cluster_cannot_be_entered_again_in_a_loop(subtests: pytest.Subtests) 
         async with FakeCluster(brokers=1) as cluster:
             with pytest.raises(FakebrokerError, match=f"^the cluster runs already: {ENTERED}$"):
                 await cluster.__aenter__()
-            assert cluster.group("g").state == "Dead"
+            assert cluster.group("g").describe().state == "Dead"
         with pytest.raises(FakebrokerError, match=f"^the cluster has stopped: {ENTERED}$"):
             await cluster.__aenter__()
 
@@ -104,7 +106,7 @@ def test_an_internal_error_of_the_loop_is_raised_at_the_end() -> None:
     stack = ExitStack()
     cluster = stack.enter_context(FakeCluster(brokers=1))
     thread = next(each for each in threading.enumerate() if each.name == "fakebroker")
-    cluster.start_task(fail)
+    internals(cluster).server.start_task(fail)
     thread.join(TIMEOUT_S)
     with pytest.raises(FakebrokerError, match=r"the cluster has stopped because of an internal error: .*broken"):
         stack.close()
@@ -147,7 +149,7 @@ def test_an_error_of_the_cluster_and_one_of_the_body_are_both_raised() -> None:
 
     async def main() -> None:
         async with FakeCluster(brokers=1) as cluster:
-            cluster.start_task(fail)
+            internals(cluster).server.start_task(fail)
             try:
                 await trio.sleep_forever()
             finally:
@@ -167,7 +169,7 @@ def test_canceling_the_body_stops_the_cluster() -> None:
                 await trio.lowlevel.checkpoint()
         assert scope.cancelled_caught
         with pytest.raises(FakebrokerError, match=STOPPED):
-            cluster.start_task(trio.sleep_forever)
+            internals(cluster).server.start_task(trio.sleep_forever)
 
     trio.run(main)
 
@@ -205,14 +207,16 @@ def test_a_canceled_start_stops_the_cluster() -> None:
 def test_a_cluster_in_asyncio_does_not_block_its_loop() -> None:
     async def main() -> str:
         async with FakeCluster(topics={"orders": 6}) as cluster:
-            assert not cluster.is_cluster_thread
+            assert not internals(cluster).server.is_cluster_thread
             reader, writer = await asyncio.open_connection(cluster.brokers[0].host, cluster.brokers[0].port)
-            assert await cluster.call_async(lambda: len(cluster.connections)) in (0, 1)
+            assert await internals(cluster).server.run_async(
+                lambda: len(internals(cluster).server.reactor.connections.values())
+            ) in (0, 1)
             writer.close()
             await writer.wait_closed()
             assert await reader.read() == b""
             await asyncio.to_thread(stable_group, cluster, "g")
-        return cluster.group("g").state
+        return cluster.group("g").describe().state
 
     threads = threading.active_count()
     assert asyncio.run(main()) == "Stable"
@@ -239,32 +243,37 @@ def test_aiokafka_works_with_a_cluster_in_the_same_loop() -> None:
 # Before the start, and after the end
 
 RUNS_ONLY = {
-    "add_broker", "remove_broker", "renew_certificates", "restart_broker", "rolling_restart", "set_broker",
-    "start_task", "stop_broker", "upgrade_broker",
+    "broker.remove", "broker.restart", "broker.set_network", "broker.stop", "broker.upgrade", "brokers.add",
+    "brokers.renew_certificates", "brokers.rolling_restart",
 }  # fmt: skip
-"""Methods that need a running cluster."""
+"""Commands that need a running cluster."""
 
 HAS_STARTED = {
-    "bootstrap_servers", "bootstrap_servers_of", "brokers", "connections", "coordinator_of", "response_times", "watch",
+    "bootstrap_servers", "bootstrap_servers_of", "broker.describe", "brokers.describe", "group.coordinator",
+    "transaction.coordinator",
 }  # fmt: skip
-"""What needs a cluster that has been started, and may have stopped since."""
+"""What needs a cluster that has been started, and may have stopped since: ports."""
+
+OTHERS: dict[str, Callable[[FakeCluster], object]] = {
+    "bootstrap_servers": lambda cluster: cluster.bootstrap_servers,
+    "bootstrap_servers_of": lambda cluster: cluster.bootstrap_servers_of("PLAINTEXT"),
+    "journal": lambda cluster: (cluster.journal.requests(), cluster.journal.count(), cluster.journal.dropped),
+    "snapshot": FakeCluster.snapshot,
+    "tls": lambda cluster: cluster.tls,
+}
+"""What a cluster has apart from commands, views and conditions."""
+
+NAMES = [*DEFINITIONS, *OTHERS]
 
 
 def use(cluster: FakeCluster, name: str) -> object:
-    """Return a property of the cluster, or call a method of it."""
-    found = getattr(cluster, name)
-    if not callable(found):
-        return found
-    keywords = KEYWORDS.get(name, {}) | ({"timeout_s": 0} if name.startswith("wait_") else {})
-    result = found(*ARGUMENTS.get(name, ()), **keywords)
-    return asyncio.run(result) if inspect.iscoroutine(result) else result
-
-
-def public_names() -> list[str]:
-    """Return the names of public methods and properties. Without `..._async` waits, and methods of special objects."""
-    names = [name for name in dir(FakeCluster) if not name.startswith("_")]
-    names = [name for name in names if name not in ("remove_fault", "restore")]
-    return [name for name in names if not (name.startswith("wait_") and name.endswith("_async"))]
+    """Run a command or a view, look at a condition, or use something else of the cluster."""
+    if name in OTHERS:
+        return OTHERS[name](cluster)
+    definition = DEFINITIONS[name]
+    key, arguments = call_of(definition)
+    found = getattr(definition.of(internals(cluster), key), definition.method.__name__)(**arguments)
+    return (cluster.holds(found), cluster.wait(found, timeout_s=0)) if isinstance(found, Condition) else found
 
 
 def error_of(cluster: FakeCluster, name: str) -> str | None:
@@ -273,13 +282,11 @@ def error_of(cluster: FakeCluster, name: str) -> str | None:
         use(cluster, name)
     except FakebrokerError as error:
         return str(error).partition("\n")[0]
-    except AssertionError:  # Of an assertion about the journal.
-        return None
     return None
 
 
 def test_before_the_start_what_needs_ports_says_so(subtests: pytest.Subtests) -> None:
-    for name in public_names():
+    for name in NAMES:
         with subtests.test(name=name):
             error = error_of(new_cluster(), name)
             if name in RUNS_ONLY | HAS_STARTED:
@@ -295,35 +302,38 @@ def test_an_error_before_the_start_changes_nothing(subtests: pytest.Subtests) ->
             error_of(cluster, name)
             with cluster:
                 assert [(broker.node_id, broker.up) for broker in cluster.brokers] == [(1, True), (2, True), (3, True)]
-                assert {str(broker.release) for broker in cluster.cluster.brokers.values()} == {str(NEWEST)}
-                assert cluster.group("stable").state == "Stable"
+                assert {str(broker.release) for broker in internals(cluster).cluster.brokers.values()} == {str(NEWEST)}
+                assert cluster.group("stable").describe().state == "Stable"
 
 
 def test_what_is_prepared_before_the_start_is_there() -> None:
     cluster = new_cluster()
-    cluster.create_topic("more", 2)
-    fault = cluster.fail("Heartbeat", error="NOT_COORDINATOR")
+    cluster.topic("more").create(2)
+    fault = cluster.inject_fault("Heartbeat", error="NOT_COORDINATOR")
     with cluster:
         beat(cluster)
-        assert cluster.group("stable").state == "Stable"
+        assert cluster.group("stable").describe().state == "Stable"
         assert fault.hits == 1
 
 
 def test_after_the_end_state_can_be_read(subtests: pytest.Subtests) -> None:
     with new_cluster() as cluster:
         servers = cluster.bootstrap_servers
-        fault, hold = cluster.fail("Heartbeat", error="NOT_COORDINATOR"), cluster.hold("stable", "PreparingRebalance")
-        cluster.stop_broker(2)
+        fault, hold = (
+            cluster.inject_fault("Heartbeat", error="NOT_COORDINATOR", may_miss=True),
+            cluster.group("stable").hold("PreparingRebalance"),
+        )
+        cluster.broker(2).stop()
     with hold, fault:
         pass
     assert cluster.bootstrap_servers == servers
     assert [broker.up for broker in cluster.brokers] == [True, False, True]
-    assert cluster.group("stable").state == "Stable"
+    assert cluster.group("stable").describe().state == "Stable"
     assert "stable: Stable" in cluster.report()
-    for name in public_names():
+    for name in NAMES:
         with subtests.test(name=name):
             error = error_of(cluster, name)
-            if name in {*RUNS_ONLY, "start_broker", "reset"}:
+            if name in {*RUNS_ONLY, "broker.start", "reset"}:
                 assert error == STOPPED
             else:
                 assert error is None or STOPPED not in error

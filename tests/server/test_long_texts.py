@@ -27,7 +27,7 @@ def test_a_client_id_that_is_too_long_for_a_member_id_closes_its_connection(
     fake_cluster: FakeCluster, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    broker = fake_cluster.coordinator_of("g")
+    broker = fake_cluster.group("g").coordinator()
     for client_id in (LONG, "x" * (LONGEST + 1), "é" * (LONGEST // 2 + 1)):
         caplog.clear()
         with WireClient(broker, client_id) as wire:
@@ -39,7 +39,7 @@ def test_a_client_id_that_is_too_long_for_a_member_id_closes_its_connection(
             f"at broker {broker.node_id}>: client id or instance id is too long: expected at most {LONGEST} bytes"
         )
         assert len(record.getMessage()) < 500
-    assert fake_cluster.group("g").state == "Dead"
+    assert fake_cluster.group("g").describe().state == "Dead"
     with WireClient(broker, "x" * LONGEST) as wire:
         wire.send(join_request("g"), 4)
         response = wire.receive()
@@ -50,10 +50,10 @@ def test_a_client_id_that_is_too_long_for_a_member_id_closes_its_connection(
 def test_other_requests_accept_a_long_client_id(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0], LONG) as wire:
         heartbeat(wire)
-    assert fake_cluster.count("Heartbeat", client_id=LONG) == 1
+    assert fake_cluster.journal.count("Heartbeat", client_id=LONG) == 1
     assert len(fake_cluster.report()) < 3_000
     with pytest.raises(AssertionError) as caught:
-        fake_cluster.assert_never(client_id=LONG)
+        fake_cluster.journal.assert_never(client_id=LONG)
     assert len(str(caught.value)) < 3_000
 
 
@@ -80,11 +80,11 @@ def test_responses_to_long_strings_can_be_sent_with_short_messages(subtests: pyt
 
 def test_a_report_says_what_it_leaves_out() -> None:
     with FakeCluster(brokers=1, topics={"orders": 1}, clock="manual") as cluster:
-        cluster.seed_group("first", members=1, topics=["orders"])
+        cluster.group("first").seed(members=1, topics=["orders"])
         for number in range(30):
             cluster.advance(0.001)
-            cluster.seed_group(f"g{number}", members=1, topics=["orders"])
-        cluster.seed_group("many", members=50, topics=["orders"])
+            cluster.group(f"g{number}").seed(members=1, topics=["orders"])
+        cluster.group("many").seed(members=50, topics=["orders"])
         with WireClient(cluster.brokers[0], "app") as wire:
             for _ in range(25):
                 heartbeat(wire)
@@ -96,24 +96,28 @@ def test_a_report_says_what_it_leaves_out() -> None:
     assert any(line.startswith("g29:") for line in lines)
     many = lines.index(next(line for line in lines if line.startswith("many:")))
     assert lines[many + 21] == "  ... and 30 more members"
-    assert "the last 20 of 26 requests:" in lines
+    (counted,) = [line for line in lines if line.startswith("  25 x ")]
+    assert counted.split() == ["25", "x", "Heartbeat", "UNKNOWN_MEMBER_ID", "'app'", "g"]
+    (head,) = (line for line in lines if line.startswith("the last 16 of 26 requests that were not idle"))
+    last = lines[lines.index(head) :]
+    assert sum("Heartbeat  UNKNOWN_MEMBER_ID" in line for line in last) == 16
     assert max(map(len, lines)) < 300
 
 
 def test_a_report_cuts_long_lines() -> None:
     with FakeCluster(brokers=1, topics={"orders": 1}) as cluster:
-        cluster.seed_group("y" * 30_000, members=1, topics=["orders"])
+        cluster.group("y" * 30_000).seed(members=1, topics=["orders"])
         lines = cluster.report().splitlines()
-    (head,) = [line for line in lines if line.startswith("yyy")]
+    head = next(line for line in lines if line.startswith("yyy"))
     assert head.startswith("y" * 200 + "... and 298")
     assert head.endswith(" more characters")
 
 
 def test_a_timeline_cuts_long_names() -> None:
     with FakeCluster(brokers=1, topics={"orders": 1}) as cluster:
-        cluster.seed_group("y" * 30_000, members=1, topics=["orders"])
+        cluster.group("y" * 30_000).seed(members=1, topics=["orders"])
         with WireClient(cluster.brokers[0], "x" * LONGEST) as wire:
             wire.send(join_request("g"), 3)
-            cluster.wait_for_request("JoinGroup")
-        assert len(str(cluster.timeline("y" * 30_000))) < 3_000
-        assert len(str(cluster.timeline("g"))) < 3_000
+            cluster.wait(cluster.requested("JoinGroup"))
+        assert len(str(cluster.group("y" * 30_000).timeline())) < 3_000
+        assert len(str(cluster.group("g").timeline())) < 3_000

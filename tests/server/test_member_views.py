@@ -36,11 +36,11 @@ def stable_member(
     cluster: FakeCluster, protocol_type: str, protocol: str, metadata: bytes, assignment: bytes
 ) -> MemberView:
     """Return the only member of a stable group."""
-    with WireClient(cluster.coordinator_of("g")) as wire:
+    with WireClient(cluster.group("g").coordinator()) as wire:
         joined = join(wire, protocol_type, (protocol, metadata))
         sync = sync_request(joined.member_id, "g", joined.generation_id, {joined.member_id: assignment})
         wire.ask(sync, SyncGroupResponse, OLD_SYNC)
-    (member,) = cluster.group("g").members
+    (member,) = cluster.group("g").describe().members
     return member
 
 
@@ -60,16 +60,16 @@ def test_owned_partitions_of_the_sticky_assignor_are_in_its_user_data(fake_clust
 
 
 def test_a_member_without_an_assignment_has_no_partitions(fake_cluster: FakeCluster) -> None:
-    with WireClient(fake_cluster.coordinator_of("g")) as wire:
+    with WireClient(fake_cluster.group("g").coordinator()) as wire:
         join(wire, "consumer", ("range", encode_subscription(["orders"])))
-        (member,) = fake_cluster.group("g").members
-    assert fake_cluster.group("g").state == "CompletingRebalance"
+        (member,) = fake_cluster.group("g").describe().members
+    assert fake_cluster.group("g").describe().state == "CompletingRebalance"
     assert (member.assigned_partitions, member.subscribed_topics) == ((), ("orders",))
 
 
 def test_members_have_subscriptions_while_no_protocol_is_selected(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=2, topics=["orders"], state="PreparingRebalance")
-    assert [each.subscribed_topics for each in fake_cluster.group("g").members] == [("orders",)] * 2
+    fake_cluster.group("g").seed(members=2, topics=["orders"], state="PreparingRebalance")
+    assert [each.subscribed_topics for each in fake_cluster.group("g").describe().members] == [("orders",)] * 2
 
 
 def test_members_of_other_types_have_bytes(fake_cluster: FakeCluster) -> None:
@@ -95,12 +95,12 @@ def test_no_bytes_raise(data: bytes, version: int, protocol: str) -> None:
 
 
 def test_during_a_rebalance_a_member_may_lack_the_protocol_of_the_last_generation(fake_cluster: FakeCluster) -> None:
-    coordinator = fake_cluster.coordinator_of("g")
+    coordinator = fake_cluster.group("g").coordinator()
     both = [(name, encode_subscription(["orders"])) for name in ("range", "roundrobin")]
     with WireClient(coordinator) as first, WireClient(coordinator) as second:
         join(first, "consumer", *both)
         second.send(join_request("consumer", ("roundrobin", encode_subscription(["news"]))), JOIN_WITHOUT_MEMBER_ID)
-        group = fake_cluster.wait_for_state("g", "PreparingRebalance", members=2)
+        group = fake_cluster.wait(fake_cluster.group("g").state("PreparingRebalance", members=2))
     assert [(each.protocol_name, each.subscribed_topics) for each in group.members] == [
         ("range", ("orders",)),
         ("roundrobin", ("news",)),

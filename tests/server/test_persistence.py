@@ -36,6 +36,7 @@ from fakebroker.server import persistence
 from fakebroker.server.data_directory import directory as directories
 from fakebroker.server.data_directory.directory import DataDirectory
 from fakebroker.server.data_directory.file_operations import FileOperations
+from fakebroker.server.fake_cluster import internals
 from tests.support.cluster.cluster_harness import batch
 from tests.support.cluster.stored_clusters import durable
 from tests.support.group_requests import commit_request, heartbeat_request
@@ -81,51 +82,51 @@ def created(wire: WireClient, name: str) -> int:
 
 
 def leader_of_orders(cluster: FakeCluster) -> BrokerNode:
-    topic = cluster.cluster.topics.get("orders")
+    topic = internals(cluster).cluster.topics.get("orders")
     assert topic is not None
-    return cluster.cluster.brokers[topic.partitions[0].leader_id]
+    return internals(cluster).cluster.brokers[topic.partitions[0].leader_id]
 
 
 def test_a_later_cluster_continues(tmp_path: Path) -> None:
     rule = AclRule(principal="User:a", operation="READ", topic="orders")
     with cluster_in(tmp_path, acls=[rule]) as first:
-        first.produce("orders", ["a", "b"], partition=0)
-        first.seed_group("g", [MemberSeed(client_id="app", instance_id="one")], topics=["orders"], lag=0)
-        first.seed_transaction("t", records={"orders-1": 1}, state="Ongoing")
-        first.deny("User:x", "READ", topic="orders")
-        member, transaction = first.group("g").members[0], first.transaction("t")
-        before = first.call(lambda: durable(first.cluster))
+        first.topic("orders").produce(["a", "b"], partition=0)
+        first.group("g").seed([MemberSeed(client_id="app", instance_id="one")], topics=["orders"], lag=0)
+        first.transaction("t").seed(records={"orders-1": 1}, state="Ongoing")
+        first.acls.deny("User:x", "READ", topic="orders")
+        member, transaction = first.group("g").describe().members[0], first.transaction("t").describe()
+        before = internals(first).run(lambda: durable(internals(first).cluster))
     with cluster_in(tmp_path) as second:
-        assert second.call(lambda: durable(second.cluster)) == before
-        assert second.group("g").members[0] == member
-        assert (second.transaction("t").state, second.transaction("t").producer_id) == (
+        assert internals(second).run(lambda: durable(internals(second).cluster)) == before
+        assert second.group("g").describe().members[0] == member
+        assert (second.transaction("t").describe().state, second.transaction("t").describe().producer_id) == (
             "Ongoing",
             transaction.producer_id,
         )
-        assert second.produce("orders", ["c"], partition=0) == [(0, 2)]
+        assert second.topic("orders").produce(["c"], partition=0) == [(0, 2)]
 
 
 def test_what_is_done_before_the_start_is_stored(tmp_path: Path) -> None:
     first = cluster_in(tmp_path, acls=[])
-    first.create_topic("more")
-    first.deny("User:x", "READ", topic="orders")
+    first.topic("more").create()
+    first.acls.deny("User:x", "READ", topic="orders")
     with first:
         pass
     with cluster_in(tmp_path) as second:
-        assert [topic.name for topic in second.cluster.topics] == ["orders", "more"]
-        assert [acl.principal for acl in second.cluster.acls or ()] == ["User:x"]
+        assert [topic.name for topic in internals(second).cluster.topics] == ["orders", "more"]
+        assert [acl.principal for acl in internals(second).cluster.acls or ()] == ["User:x"]
 
 
 def test_what_a_start_completes_is_stored(tmp_path: Path) -> None:
     with cluster_in(tmp_path) as first:
-        first.hold_markers("t")
-        first.seed_transaction("t", records={"orders-0": 1}, state="PrepareAbort")
+        first.transaction("t").hold_markers()
+        first.transaction("t").seed(records={"orders-0": 1}, state="PrepareAbort")
     for offset in (2, 3):
         with cluster_in(tmp_path) as later:
-            assert later.transaction("t").state == "CompleteAbort"
-            assert later.produce("orders", ["after the marker"], partition=0) == [(0, offset)]
+            assert later.transaction("t").describe().state == "CompleteAbort"
+            assert later.topic("orders").produce(["after the marker"], partition=0) == [(0, offset)]
     with cluster_in(tmp_path) as last:
-        topic = last.cluster.topics.get("orders")
+        topic = internals(last).cluster.topics.get("orders")
         assert topic is not None
         log = topic.partitions[0].log
         assert log.log_end_offset == 4
@@ -134,15 +135,15 @@ def test_what_a_start_completes_is_stored(tmp_path: Path) -> None:
 
 def test_superseded_records_do_not_displace_others_after_a_start(tmp_path: Path) -> None:
     with cluster_in(tmp_path, clock="manual") as first:
-        first.create_topic("state", configs={"cleanup.policy": "compact,delete", "retention.bytes": "1000"})
-        first.produce("state", ["oldest"], key="a")
+        first.topic("state").create(configs={"cleanup.policy": "compact,delete", "retention.bytes": "1000"})
+        first.topic("state").produce(["oldest"], key="a")
         for _ in range(20):
-            first.produce("state", [bytes(100)], key="b")
+            first.topic("state").produce([bytes(100)], key="b")
             first.advance(60)
-        before = first.records("state")
+        before = first.topic("state").records()
     assert before[0].value == b"oldest"
     with cluster_in(tmp_path, clock="manual") as second:
-        assert second.records("state") == before
+        assert second.topic("state").records() == before
 
 
 def test_ids_do_not_repeat_with_the_same_seed(tmp_path: Path) -> None:
@@ -150,14 +151,14 @@ def test_ids_do_not_repeat_with_the_same_seed(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with cluster_in(tmp_path) as cluster:
             found.add(stable_group(cluster, name))
-            cluster.create_topic(name)
-            topic = cluster.cluster.topics.get(name)
+            cluster.topic(name).create()
+            topic = internals(cluster).cluster.topics.get(name)
             assert topic is not None
             found.add(topic.topic_id.hex())
-            found.add(cluster.cluster.cluster_id)
+            found.add(internals(cluster).cluster.cluster_id)
     assert len(found) == 3 + 3 + 1
     with FakeCluster(topics={"orders": 6}, seed=1) as other, cluster_in(tmp_path / "new") as new:
-        assert other.cluster.cluster_id == new.cluster.cluster_id
+        assert internals(other).cluster.cluster_id == internals(new).cluster.cluster_id
 
 
 def test_brokers_and_topics_can_be_added(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_brokers_and_topics_can_be_added(tmp_path: Path) -> None:
         pass
     with cluster_in(tmp_path, brokers=3, topics={"orders": 6, "more": 3}) as cluster:
         assert [broker.node_id for broker in cluster.brokers] == [1, 2, 3]
-        led = {topic.name: {each.leader_id for each in topic.partitions} for topic in cluster.cluster.topics}
+        led = {topic.name: {each.leader_id for each in topic.partitions} for topic in internals(cluster).cluster.topics}
     assert led == {"orders": {1}, "more": {1, 2, 3}}
 
 
@@ -193,18 +194,18 @@ def test_a_directory_can_be_used_after_an_error(tmp_path: Path, arguments: dict[
 
 def test_restores_and_resets_are_stored(tmp_path: Path) -> None:
     with cluster_in(tmp_path) as cluster:
-        cluster.produce("orders", ["a"], partition=0)
+        cluster.topic("orders").produce(["a"], partition=0)
         kept = cluster.snapshot()
-        cluster.produce("orders", ["b"], partition=0)
+        cluster.topic("orders").produce(["b"], partition=0)
         cluster.restore(kept)
-        cluster.produce("orders", ["c"], partition=0)
-        cluster.seed_group("g", topics=["orders"], lag=0)
+        cluster.topic("orders").produce(["c"], partition=0)
+        cluster.group("g").seed(topics=["orders"], lag=0)
     with cluster_in(tmp_path) as cluster:
-        assert [record.value for record in cluster.records("orders", 0)] == [b"a", b"c"]
+        assert [record.value for record in cluster.topic("orders").records(0)] == [b"a", b"c"]
         cluster.reset()
-        cluster.produce("orders", ["d"], partition=0)
+        cluster.topic("orders").produce(["d"], partition=0)
     with cluster_in(tmp_path) as cluster:
-        assert [record.value for record in cluster.records("orders", 0)] == [b"d"]
+        assert [record.value for record in cluster.topic("orders").records(0)] == [b"d"]
         assert cluster.groups() == []
 
 
@@ -221,9 +222,9 @@ def test_a_crash_leaves_the_state_before_or_after_a_replacement(
     for _ in range(2):  # In the second one, a reset makes topics with other ids.
         with cluster_in(tmp_path / "used") as cluster:
             snapshot = cluster.snapshot()
-            cluster.produce("orders", ["a"], partition=0)
-            cluster.seed_group("g", topics=["orders"], lag=0)
-            before = cluster.call(lambda: durable(cluster.cluster))
+            cluster.topic("orders").produce(["a"], partition=0)
+            cluster.group("g").seed(topics=["orders"], lag=0)
+            before = internals(cluster).run(lambda: durable(internals(cluster).cluster))
             monkeypatch.setattr(checkpoint, "write", crash)
             if restores:
                 cluster.restore(snapshot)
@@ -231,14 +232,14 @@ def test_a_crash_leaves_the_state_before_or_after_a_replacement(
                 cluster.reset()
             monkeypatch.setattr(checkpoint, "write", write)
         with cluster_in(kept) as cluster:
-            assert cluster.call(lambda: durable(cluster.cluster)) == before
+            assert internals(cluster).run(lambda: durable(internals(cluster).cluster)) == before
         shutil.rmtree(kept)
 
 
 def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster_in(tmp_path, clock="manual") as cluster:
         member_id = stable_group(cluster)
-        leader, coordinator = leader_of_orders(cluster), cluster.coordinator_of("g")
+        leader, coordinator = leader_of_orders(cluster), cluster.group("g").coordinator()
         with WireClient(leader) as wire, WireClient(coordinator) as groups:
             assert produced(wire) == (ErrorCode.NONE, 0)
             with monkeypatch.context() as full:
@@ -254,14 +255,14 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path, monkeypatc
                 unknown = wire.ask(MetadataRequest(topics=wanted), MetadataResponse, 8)
                 assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 with pytest.raises(DiskFullError, match=r"data_dir=.*: the disk is full: expected free space"):
-                    cluster.create_topic("more")
+                    cluster.topic("more").create()
             assert produced(wire) == (ErrorCode.NONE, 1)
             assert created(wire, "more") == ErrorCode.NONE
             committed = groups.ask(commit_request(43, 2, "g", member_id, 1), OffsetCommitResponse, 9)
             assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
     with cluster_in(tmp_path) as cluster:
-        assert [topic.name for topic in cluster.cluster.topics] == ["orders", "__consumer_offsets", "more"]
-        assert cluster.offsets("g")["orders", 2].offset == 43
+        assert [topic.name for topic in internals(cluster).cluster.topics] == ["orders", "__consumer_offsets", "more"]
+        assert cluster.group("g").offsets()["orders", 2].offset == 43
 
 
 def fetched(wire: WireClient) -> int:
@@ -270,8 +271,8 @@ def fetched(wire: WireClient) -> int:
 
 def test_a_transaction_is_not_ended_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster_in(tmp_path, brokers=1) as cluster:
-        cluster.seed_transaction("t", records={"orders-0": 1}, state="Ongoing")
-        view = cluster.transaction("t")
+        cluster.transaction("t").seed(records={"orders-0": 1}, state="Ongoing")
+        view = cluster.transaction("t").describe()
         end = EndTxnRequest(
             transactional_id="t", producer_id=view.producer_id, producer_epoch=view.producer_epoch, committed=True
         )
@@ -279,20 +280,20 @@ def test_a_transaction_is_not_ended_on_a_full_disk(tmp_path: Path, monkeypatch: 
             with monkeypatch.context() as full:
                 full.setattr(DataDirectory, "reserve", lambda *_: False)
                 assert wire.ask(end, EndTxnResponse, 3).error_code == ErrorCode.NOT_COORDINATOR
-            assert cluster.transaction("t").state == "Ongoing"
+            assert cluster.transaction("t").describe().state == "Ongoing"
             assert wire.ask(end, EndTxnResponse, 3).error_code == ErrorCode.NONE
 
 
 def test_a_transaction_ends_when_the_disk_has_space_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster_in(tmp_path, clock="manual") as cluster:
         with monkeypatch.context() as full:
-            with cluster.hold_markers("t"):
-                cluster.seed_transaction("t", records={"orders-0": 1}, state="PrepareCommit")
+            with cluster.transaction("t").hold_markers():
+                cluster.transaction("t").seed(records={"orders-0": 1}, state="PrepareCommit")
                 full.setattr(DataDirectory, "reserve", lambda *_: False)
             cluster.advance(60)
-            assert cluster.transaction("t").state == "PrepareCommit"
+            assert cluster.transaction("t").describe().state == "PrepareCommit"
         cluster.advance(60)
-        assert cluster.transaction("t").state == "CompleteCommit"
+        assert cluster.transaction("t").describe().state == "CompleteCommit"
 
 
 def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
@@ -302,7 +303,7 @@ def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
         raise OSError(errno.EIO, "Input/output error")
 
     cluster, stopped = cluster_in(tmp_path), list[bool]()
-    cluster.when_stopped(lambda: stopped.append(True))
+    internals(cluster).server.on_stop.append(lambda: stopped.append(True))
     cluster.__enter__()
     with WireClient(leader_of_orders(cluster)) as wire:
         assert produced(wire, b"kept") == (ErrorCode.NONE, 0)
@@ -315,7 +316,7 @@ def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
     assert stopped == [True]
     assert "the cluster has stopped: data_dir=" in caplog.text
     with cluster_in(tmp_path) as later:
-        assert [record.value for record in later.records("orders", 0)] == [b"kept"]
+        assert [record.value for record in later.topic("orders").records(0)] == [b"kept"]
 
 
 def test_a_disk_that_fails_before_a_write_ends_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +357,7 @@ def test_a_reset_that_cannot_be_stored_is_an_error(tmp_path: Path, monkeypatch: 
 
     cluster = cluster_in(tmp_path)
     cluster.__enter__()
-    cluster.produce("orders", ["kept"], partition=0)
+    cluster.topic("orders").produce(["kept"], partition=0)
     with monkeypatch.context() as full:
         full.setattr(FileOperations, "rename", fail)
         with pytest.raises(DiskFullError, match="No space left on device"):
@@ -365,7 +366,7 @@ def test_a_reset_that_cannot_be_stored_is_an_error(tmp_path: Path, monkeypatch: 
             cluster.__exit__(None, None, None)
     assert not list(tmp_path.glob("*.tmp"))
     with cluster_in(tmp_path) as later:
-        assert [record.value for record in later.records("orders", 0)] == [b"kept"]
+        assert [record.value for record in later.topic("orders").records(0)] == [b"kept"]
 
 
 class ImmediateThread:
@@ -390,11 +391,11 @@ def test_checkpoints_bound_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with WireClient(leader_of_orders(cluster)) as wire:
             for number in range(100):
                 assert produced(wire, b"%d" % number * 10_000)[0] == ErrorCode.NONE
-        before = cluster.call(lambda: durable(cluster.cluster))
+        before = internals(cluster).run(lambda: durable(internals(cluster).cluster))
     assert size_of(tmp_path) < 400_000, "of 2 MB that were written"
     with cluster_in(tmp_path) as cluster:
-        assert cluster.call(lambda: durable(cluster.cluster)) == before
-        assert cluster.group("g").state == "Stable"
+        assert internals(cluster).run(lambda: durable(internals(cluster).cluster)) == before
+        assert cluster.group("g").describe().state == "Stable"
 
 
 def test_a_checkpoint_makes_space_on_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,24 +414,24 @@ def test_a_checkpoint_makes_space_on_a_small_disk(tmp_path: Path, monkeypatch: p
     ):
         for number in range(200):
             assert produced(wire, bytes(100_000)) == (ErrorCode.NONE, number)
-        before = cluster.call(lambda: durable(cluster.cluster))
+        before = internals(cluster).run(lambda: durable(internals(cluster).cluster))
     with cluster_in(tmp_path) as cluster:
-        assert cluster.call(lambda: durable(cluster.cluster)) == before
+        assert internals(cluster).run(lambda: durable(internals(cluster).cluster)) == before
 
 
 def test_a_restore_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = DataDirectory.reserve
     with cluster_in(tmp_path) as cluster:
-        cluster.produce("orders", [bytes(300_000)], partition=0)
+        cluster.topic("orders").produce([bytes(300_000)], partition=0)
         snapshot = cluster.snapshot()
-        cluster.produce("orders", ["after"], partition=0)
+        cluster.topic("orders").produce(["after"], partition=0)
         with monkeypatch.context() as full:
             full.setattr(DataDirectory, "reserve", lambda self, size: size < 1_300_000 and reserve(self, size))
             with pytest.raises(DiskFullError, match="the disk is full"):
                 cluster.restore(snapshot)
-            cluster.produce("orders", ["goes on"], partition=0)
+            cluster.topic("orders").produce(["goes on"], partition=0)
         cluster.restore(snapshot)
-        assert len(cluster.records("orders", 0)) == 1
+        assert len(cluster.topic("orders").records(0)) == 1
 
 
 def test_a_start_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,21 +480,21 @@ with start() as cluster:
     count = 0
     try:
         while count < 1_000:
-            cluster.produce("orders", [bytes(100_000)])
+            cluster.topic("orders").produce([bytes(100_000)])
             count += 1
     except DiskFullError as error:
         print(error)
     try:
-        cluster.create_topic("wide", 100_000)
+        cluster.topic("wide").create(100_000)
     except DiskFullError:
         print("no topic with 1.5 MB of partitions")
-    assert len(cluster.records("orders")) == count
+    assert len(cluster.topic("orders").records()) == count
     os.remove(DIRECTORY + "/other")
-    cluster.produce("orders", [b"there is space again"])
-    cluster.create_topic("more")
+    cluster.topic("orders").produce([b"there is space again"])
+    cluster.topic("more").create()
 with start() as cluster:
-    assert len(cluster.records("orders")) == count + 1
-    print(count, "records before, topics", *(topic.name for topic in cluster.cluster.topics))
+    assert len(cluster.topic("orders").records()) == count + 1
+    print(count, "records before, topics", *(topic.name for topic in cluster.topics()))
 """
 
 

@@ -49,7 +49,7 @@ def produce(size_bytes: int, acks: int = 1) -> ProduceRequest:
 
 
 def requests_of(cluster: FakeCluster, client_id: str) -> int:
-    return len(cluster.requests(client_id=client_id))
+    return len(cluster.journal.requests(client_id=client_id))
 
 
 def test_a_throttled_connection_is_muted_until_the_brokers_clock_has_passed(fake_cluster: FakeCluster) -> None:

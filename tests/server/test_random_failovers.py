@@ -17,13 +17,15 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
+from fakebroker.cluster.handles.definition import commands
 from fakebroker.cluster.snapshot import Snapshot
-from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC
 from fakebroker.coordinator.invariants import check as check_group
 from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.group_requests import commit_request
 from tests.support.groups_over_tcp import heartbeat, join_and_sync
 from tests.support.soak import cases, soak
@@ -42,7 +44,7 @@ _ZOMBIES = re.compile(r"Brokers? ([0-9, ]+) also acts? as its coordinator: (?:it
 
 Options = dict[str, Any]
 Call = tuple[str, tuple[Any, ...], Options]
-"""The name of a method of the cluster, and its arguments."""
+"""The name of a command, or `snapshot` or `restore`; and its arguments, which begin with the key of the handle."""
 
 # Invalid arguments
 
@@ -61,41 +63,42 @@ INVALID_PARTITIONS = [-1, len(GROUP_IDS), nan, inf, 0.0, False, "0", None]
 def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
     """Yield calls that must be rejected while these brokers are up or down, with the beginning of the error."""
     known = [*up, *down]
-    valid: list[Call] = [("rolling_restart", (), {}), ("upgrade_broker", (known[0], None), {})]
-    valid += [(name, (node_id,), {}) for name in ("stop_broker", "restart_broker", "remove_broker") for node_id in up]
-    valid += [("start_broker", (node_id,), {}) for node_id in down]
-    valid += [("move_coordinator", ("a", node_id), {}) for node_id in [*up, None]]
-    valid += [("move_offsets_partition", (0, node_id), {}) for node_id in [*up, None]]
+    valid: list[Call] = [("brokers.rolling_restart", (), {}), ("broker.upgrade", (known[0], None), {})]
+    valid += [(name, (node_id,), {}) for name in ("broker.stop", "broker.restart", "broker.remove") for node_id in up]
+    valid += [("broker.start", (node_id,), {}) for node_id in down]
+    valid += [("group.move_coordinator", ("a", node_id), {}) for node_id in [*up, None]]
+    valid += [("partition.move_leader", (OFFSETS_TOPIC, 0, node_id), {}) for node_id in [*up, None]]
     for name, arguments, _ in valid:
         for option, value in INVALID_OPTIONS:
             yield (name, arguments, {option: value}), f"{option}={shown(value)}: expected "
     for value in INVALID_FLAGS:
         for node_id in up:
-            yield ("stop_broker", (node_id,), {"elect": value}), f"elect={value!r}: expected "
+            yield ("broker.stop", (node_id,), {"elect": value}), f"elect={value!r}: expected "
     for value in INVALID_NODE_IDS:
         error = f"={value!r}: expected "
-        for name in ("stop_broker", "start_broker", "restart_broker", "remove_broker"):
+        for name in ("broker.stop", "broker.start", "broker.restart", "broker.remove"):
             yield (name, (value,), {}), f"node_id{error}"
-        yield ("upgrade_broker", (value, None), {}), f"node_id{error}"
-        yield ("move_coordinator", ("a", value), {}), f"to{error}"
-        yield ("move_offsets_partition", (0, value), {}), f"to{error}"
+        yield ("broker.upgrade", (value, None), {}), f"node_id{error}"
+        yield ("group.move_coordinator", ("a", value), {}), f"to{error}"
+        yield ("partition.move_leader", (OFFSETS_TOPIC, 0, value), {}), f"to{error}"
     for node_id in down:
         error = f"={node_id}: expected a broker that is up: "
-        yield ("stop_broker", (node_id,), {}), f"node_id{error}"
-        yield ("restart_broker", (node_id,), {}), f"node_id{error}"
-        yield ("move_coordinator", ("a", node_id), {}), f"to{error}"
+        yield ("broker.stop", (node_id,), {}), f"node_id{error}"
+        yield ("broker.restart", (node_id,), {}), f"node_id{error}"
+        yield ("group.move_coordinator", ("a", node_id), {}), f"to{error}"
     for node_id in up:
-        yield ("start_broker", (node_id,), {}), f"node_id={node_id}: expected a broker that is down: "
+        yield ("broker.start", (node_id,), {}), f"node_id={node_id}: expected a broker that is down: "
     for value in (3.9, 4, True, nan):
-        yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected "
-    yield ("upgrade_broker", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
-    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions.Nope=None: unknown API; expected "
+        yield ("broker.upgrade", (known[0], value), {}), f"as_version={value!r}: expected "
+    yield ("broker.upgrade", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
+    yield ("broker.upgrade", (known[0], None, {"Nope": None}), {}), "api_versions.Nope=None: unknown API; expected "
     for value in INVALID_PARTITIONS:
-        yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected "
+        where = f"topic {OFFSETS_TOPIC!r}: " if value == len(GROUP_IDS) else ""
+        yield ("partition.move_leader", (OFFSETS_TOPIC, value, None), {}), f"{where}partition={value!r}: expected "
     for value in (5, None, nan, b"a", True):
-        yield ("move_coordinator", (value, None), {}), f"group_id={value!r}: expected "
+        yield ("group.move_coordinator", (value, None), {}), f"group_id={value!r}: expected "
     if len(known) == 1:
-        yield ("remove_broker", (known[0],), {}), f"node_id={known[0]}: expected a broker that is not the last one"
+        yield ("broker.remove", (known[0],), {}), f"node_id={known[0]}: expected a broker that is not the last one"
 
 
 # The state of the cluster
@@ -125,11 +128,11 @@ class State:
 
     @classmethod
     def of(cls, cluster: FakeCluster) -> "State":
-        return cluster.call(lambda: cls._of(cluster))
+        return internals(cluster).run(lambda: cls._of(cluster))
 
     @classmethod
     def _of(cls, cluster: FakeCluster) -> "State":
-        core = cluster.cluster
+        core = internals(cluster).cluster
         partitions = [core.offsets_partition_of(group_id) for group_id in GROUP_IDS]
         assert [partition.index for partition in partitions] == list(range(len(GROUP_IDS)))
         brokers = core.brokers.values()
@@ -143,7 +146,7 @@ class State:
         for broker in brokers:
             for group in broker.coordinator.groups.classic.values():
                 check_group(group)
-        explained = [_ZOMBIES.search(cluster.explain(group_id)) for group_id in GROUP_IDS]
+        explained = [_ZOMBIES.search(cluster.group(group_id).explain()) for group_id in GROUP_IDS]
         return cls(
             up={broker.node_id: broker.up for broker in brokers},
             releases=[broker.release for broker in brokers],
@@ -211,7 +214,7 @@ class RandomCommands:
         call = name, arguments, options = self.random_call()
         self.calls.append(f"{name}{arguments} {options}")
         before = self.state
-        result = getattr(self.cluster, name)(*arguments, **options)
+        result = run(self.cluster, call)
         self.state = State.of(self.cluster)
         if name == "snapshot":
             self.snapshot = result, deepcopy(self.expected)
@@ -223,9 +226,9 @@ class RandomCommands:
         for index in range(len(GROUP_IDS)):
             self.expect(index, call, before)
         self.check()
-        if name == "stop_zombies":
+        if name == "brokers.stop_zombies":
             assert not any(self.state.zombies)
-        if name == "finish_loading":
+        if name == "brokers.finish_loading":
             assert not any(LOADING in errors.values() for errors in self.state.errors)
 
     def random_call(self) -> Call:
@@ -235,22 +238,22 @@ class RandomCommands:
         to = random.choice(up) if up and random.random() < 0.9 else None
         node_id = random.choice([*up, *down])
         calls: list[tuple[int, Call]] = [
-            (20, ("move_coordinator", (GROUP_IDS[index], to), how)),
-            (20, ("move_offsets_partition", (index, to), how)),
-            (1, ("rolling_restart", (), how)),
-            (3, ("upgrade_broker", (node_id, random.choice([None, "2.0", "2.8", "3.9"])), how)),
-            (4, ("finish_loading", (), {})),
-            (1, ("stop_zombies", (), {})),
+            (20, ("group.move_coordinator", (GROUP_IDS[index], to), how)),
+            (20, ("partition.move_leader", (OFFSETS_TOPIC, index, to), how)),
+            (1, ("brokers.rolling_restart", (), how)),
+            (3, ("broker.upgrade", (node_id, random.choice([None, "2.0", "2.8", "3.9"])), how)),
+            (4, ("brokers.finish_loading", (), {})),
+            (1, ("brokers.stop_zombies", (), {})),
         ]
         if up:
-            calls.append((6, ("stop_broker", (random.choice(up),), {**how, "elect": random.random() < 0.6})))
-            calls.append((4, ("restart_broker", (random.choice(up),), how)))
+            calls.append((6, ("broker.stop", (random.choice(up),), {**how, "elect": random.random() < 0.6})))
+            calls.append((4, ("broker.restart", (random.choice(up),), how)))
         if down:
-            calls.append((12, ("start_broker", (random.choice(down),), how)))
+            calls.append((12, ("broker.start", (random.choice(down),), how)))
         if len(state.up) < MAX_BROKERS:
-            calls.append((4, ("add_broker", (), {})))
+            calls.append((4, ("brokers.add", (), {})))
         if len(state.up) > 1:
-            calls.append((3, ("remove_broker", (node_id,), how)))
+            calls.append((3, ("broker.remove", (node_id,), how)))
         if self.snapshot is None:
             calls.append((2, ("snapshot", (), {})))
         # A removed broker cannot be restored: another process may listen on its port by now.
@@ -260,9 +263,9 @@ class RandomCommands:
             calls.append((1, ("reset", (), {})))
         name, arguments, options = random.choices([call for _, call in calls], [weight for weight, _ in calls])[0]
         without_effect: set[str] = set()
-        if name in ("stop_broker", "restart_broker", "rolling_restart", "upgrade_broker", "remove_broker"):
+        if name in ("broker.stop", "broker.restart", "brokers.rolling_restart", "broker.upgrade", "broker.remove"):
             without_effect = {"zombie"}
-        if name == "upgrade_broker" and arguments[0] in down:
+        if name == "broker.upgrade" and arguments[0] in down:
             without_effect = set(how)
         elif arguments[-1:] == (None,) or not options.get("elect", True):
             without_effect |= {"load_ms", "load_fails"}
@@ -289,12 +292,12 @@ class RandomCommands:
         )
         if (options.get("lose_tail") or options.get("lose_all")) and self.state.epochs[index] != before.epochs[index]:
             expected.committed[index].clear()
-        if name.startswith("move_") and arguments[0] in (index, GROUP_IDS[index]):
-            expected.awaits[index] = arguments[1] is None
-        elif name == "stop_broker" and before.leaders[index] == arguments[0]:
+        if name in ("group.move_coordinator", "partition.move_leader") and arguments[-2] in (index, GROUP_IDS[index]):
+            expected.awaits[index] = arguments[-1] is None
+        elif name == "broker.stop" and before.leaders[index] == arguments[0]:
             expected.awaits[index] = not options["elect"]
         elif expected.awaits[index] and last_leader_id in before.replicas[index]:
-            if name == "remove_broker" and arguments[0] == last_leader_id:
+            if name == "broker.remove" and arguments[0] == last_leader_id:
                 expected.awaits[index] = False
             elif last_leader_id in started_by(name, arguments, before):
                 expected.awaits[index] = False
@@ -324,7 +327,7 @@ class RandomCommands:
         calls = list(invalid_calls(self.state.nodes(up=True), self.state.nodes(up=False)))
         for (name, arguments, options), beginning in calls if count is None else self.random.sample(calls, count):
             with pytest.raises(ConfigError) as raised:
-                getattr(self.cluster, name)(*arguments, **options)
+                run(self.cluster, (name, arguments, options))
             assert str(raised.value).startswith(beginning), (name, arguments, options)
         assert State.of(self.cluster) == self.state
 
@@ -357,28 +360,39 @@ class RandomCommands:
     def recover(self) -> None:
         """Start all brokers, finish loads, stop zombies, and give every group a coordinator."""
         for node_id in self.state.nodes(up=False):
-            self.cluster.start_broker(node_id)
-        self.cluster.finish_loading()
-        self.cluster.stop_zombies()
+            self.cluster.broker(node_id).start()
+        self.cluster.brokers.finish_loading()
+        self.cluster.brokers.stop_zombies()
         self.cluster.advance(10)  # FindCoordinator no longer returns former coordinators.
         errors = State.of(self.cluster).errors
         for index, group_id in enumerate(GROUP_IDS):
             if NONE not in errors[index].values():  # The group has no coordinator, or its load failed.
-                self.cluster.move_coordinator(group_id, to=self.random.choice(list(self.state.up)))
+                self.cluster.group(group_id).move_coordinator(to=self.random.choice(list(self.state.up)))
         self.state = State.of(self.cluster)
         self.state.check()
         assert not any(self.state.zombies)
         assert all(list(errors.values()).count(NONE) == 1 for errors in self.state.errors)
 
 
+def run(cluster: FakeCluster, call: Call) -> Any:
+    """Make a call, and return its result."""
+    name, arguments, options = call
+    if name in ("snapshot", "restore"):
+        return getattr(cluster, name)(*arguments)
+    definition = commands()[name]
+    key = dict(zip(definition.keys, arguments, strict=False))
+    method = getattr(definition.of(internals(cluster), key), definition.method.__name__)
+    return method(*arguments[len(key) :], **options)
+
+
 def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int]:
     """Return the node ids of the brokers that a call starts or restarts."""
     match name:
-        case "start_broker" | "restart_broker":
+        case "broker.start" | "broker.restart":
             return [arguments[0]]
-        case "upgrade_broker":
+        case "broker.upgrade":
             return [arguments[0]] if before.up[arguments[0]] else []
-        case "rolling_restart":
+        case "brokers.rolling_restart":
             return before.nodes(up=True)
         case _:
             return []
@@ -393,11 +407,11 @@ def consume(cluster: FakeCluster, group_id: str) -> None:
     """Send the requests of a consumer: find the coordinator, join, sync, heartbeat, commit, fetch the offset."""
     with WireClient(cluster.brokers[0]) as wire:
         found = wire.ask(FindCoordinatorRequest(key=group_id), FindCoordinatorResponse, 2)
-    coordinator = cluster.coordinator_of(group_id)
+    coordinator = cluster.group(group_id).coordinator()
     assert (found.error_code, found.node_id, found.port) == (NONE, coordinator.node_id, coordinator.port)
     with WireClient(coordinator) as wire:
         member_id = join_and_sync(wire, group_id)
-        generation_id = cluster.group(group_id).generation_id
+        generation_id = cluster.group(group_id).describe().generation_id
         assert heartbeat(wire, group_id, member_id, generation_id, version=2) is NONE
         assert commit(wire, group_id, 10**6, member_id, generation_id) is NONE
         topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
@@ -447,8 +461,8 @@ def test_random_failovers_keep_acknowledged_commits(cluster: FakeCluster, seed: 
 
 @pytest.mark.parametrize("down", [[], [2], [1, 2, 3]], ids=["all-up", "one-down", "all-down"])
 def test_invalid_calls_change_nothing(cluster: FakeCluster, down: list[int]) -> None:
-    cluster.move_coordinator("a", to=2, zombie=True)
-    cluster.move_coordinator("a", to=3, zombie=True, load_ms=500)
+    cluster.group("a").move_coordinator(to=2, zombie=True)
+    cluster.group("a").move_coordinator(to=3, zombie=True, load_ms=500)
     for node_id in down:
-        cluster.stop_broker(node_id, elect=False)
+        cluster.broker(node_id).stop(elect=False)
     RandomCommands(cluster, 0).make_invalid_calls()

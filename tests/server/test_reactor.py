@@ -53,7 +53,7 @@ def test_every_broker_returns_the_coordinator_of_a_group(fake_cluster: FakeClust
         with WireClient(broker) as wire:
             for group in ("a", "my-group", "消费者组", "🚀"):
                 (found,) = wire.ask(find_coordinator(group), FindCoordinatorResponse).coordinators
-                expected = fake_cluster.coordinator_of(group)
+                expected = fake_cluster.group(group).coordinator()
                 assert (found.node_id, found.host, found.port) == (expected.node_id, expected.host, expected.port)
 
 
@@ -75,12 +75,12 @@ def test_a_parked_request_delays_only_its_connection(fake_cluster: FakeCluster) 
         parked.send(heartbeat_request("g"))
         for _ in range(50):
             assert other.ask(heartbeat_request(), HeartbeatResponse).error_code == 25
-        until(lambda: len(fake_cluster.requests("JoinGroup")) == 2, fake_cluster)
+        until(lambda: len(fake_cluster.journal.requests("JoinGroup")) == 2, fake_cluster)
         # The heartbeat after the join has not been handled.
-        assert [call.client_id for call in fake_cluster.requests("Heartbeat")] == ["wire"] * 50
-        (pending,) = [call for call in fake_cluster.requests("JoinGroup") if call.answered_ms is None]
+        assert [call.client_id for call in fake_cluster.journal.requests("Heartbeat")] == ["wire"] * 50
+        (pending,) = [call for call in fake_cluster.journal.requests("JoinGroup") if call.answered_ms is None]
         assert pending.request.member_id == member_id
-        assert fake_cluster.group("g").state == "PreparingRebalance"
+        assert fake_cluster.group("g").describe().state == "PreparingRebalance"
 
 
 @pytest.mark.fake_cluster(brokers=1)
@@ -91,7 +91,7 @@ def test_requests_after_a_parked_one_are_handled_when_it_completes(fake_cluster:
         two.send(join_request("g"), 3)  # Parked until the first member rejoins.
         for _ in range(300):
             two.send(heartbeat_request())
-        until(lambda: len(fake_cluster.requests("JoinGroup")) == 2, fake_cluster)
+        until(lambda: len(fake_cluster.journal.requests("JoinGroup")) == 2, fake_cluster)
         again = one.ask(join_request("g", first.member_id), JoinGroupResponse, 3)
         assert again.generation_id == 2
         assert isinstance(joined := two.receive(), JoinGroupResponse)
@@ -151,7 +151,7 @@ def test_an_incomplete_request_closes_the_connection_after_a_timeout(
 def test_a_client_that_does_not_read_its_responses_is_closed(
     fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake_cluster.produce("orders", ["x" * 900_000])
+    fake_cluster.topic("orders").produce(["x" * 900_000])
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[partition])])
     broker = fake_cluster.brokers[0]
@@ -170,7 +170,7 @@ def test_a_client_that_does_not_read_its_responses_is_closed(
 def test_large_responses_to_a_slow_client_are_complete_and_in_order(fake_cluster: FakeCluster) -> None:
     values = ["x" * 900_000, "y"]
     for value in values:
-        fake_cluster.produce("orders", [value])
+        fake_cluster.topic("orders").produce([value])
     broker, version = fake_cluster.brokers[0], LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest]
     offsets = [0, 1, 0, 0, 1, 0, 0, 0]
     with WireClient(broker) as slow, WireClient(broker) as other:

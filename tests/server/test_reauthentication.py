@@ -10,6 +10,7 @@ from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.security.tokens import first_message, token
 from tests.support.wire_client import WireClient
 
@@ -53,7 +54,7 @@ def is_served(wire: WireClient) -> bool:
 
 
 def token_for(cluster: FakeCluster, name: str = "carol", lasts_s: float = 3) -> bytes:
-    return first_message(token({"sub": name, "exp": cluster.clock.now_ms() / 1000 + lasts_s}))
+    return first_message(token({"sub": name, "exp": internals(cluster).server.clock.now_ms() / 1000 + lasts_s}))
 
 
 def test_a_request_after_the_session_closes_the_connection(wire: WireClient, fake_cluster: FakeCluster) -> None:
@@ -71,7 +72,7 @@ def test_a_client_authenticates_again_also_after_the_session(wire: WireClient, f
         fake_cluster.advance(6)
         assert log_in(wire).session_lifetime_ms == 5_000
         assert is_served(wire)
-    assert {call.api.name for call in fake_cluster.requests()} == {"Metadata"}
+    assert {call.api.name for call in fake_cluster.journal.requests()} == {"Metadata"}
 
 
 def test_a_client_authenticates_again_at_most_once_a_second(wire: WireClient, fake_cluster: FakeCluster) -> None:
@@ -151,7 +152,7 @@ def test_a_token_authenticates_until_it_or_the_session_ends(
     assert not done.error_code
     assert done.session_lifetime_ms == pytest.approx(lifetime_ms, abs=1)
     assert is_served(wire)
-    assert fake_cluster.requests()[0].principal == "User:carol"
+    assert fake_cluster.journal.requests()[0].principal == "User:carol"
 
 
 @pytest.mark.fake_cluster(config={SESSION: 0})

@@ -8,11 +8,12 @@ import trio
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.commands.events import event_of, perform
+from fakebroker.cluster.handles.definition import perform
 from fakebroker.cluster.inspect.views import RecordView
 from fakebroker.cluster.seeding.producer import murmur2
 from fakebroker.protocol.records import Record, encode_batch
-from fakebroker.validation import Base64
+from fakebroker.server.fake_cluster import internals
+from fakebroker.validation import Base64, read_json
 from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, append, consumer
 from tests.support.trio_runner import in_trio_with_sockets
 
@@ -20,50 +21,50 @@ pytestmark = pytest.mark.fake_cluster(topics={"orders": 3, "news": 1}, clock="ma
 
 
 def placed(cluster: FakeCluster, topic: str = "orders") -> list[tuple[int, int, bytes | None]]:
-    return [(each.partition, each.offset, each.value) for each in cluster.records(topic)]
+    return [(each.partition, each.offset, each.value) for each in cluster.topic(topic).records()]
 
 
 # Producing and reading
 
 
 def test_records_have_what_was_produced(fake_cluster: FakeCluster) -> None:
-    produced = fake_cluster.produce(
-        "news", ["größe", b"\xff", None], key="k", headers={"a": "1", "b": b"\xff", "c": None}, timestamp=1_000
+    produced = fake_cluster.topic("news").produce(
+        ["größe", b"\xff", None], key="k", headers={"a": "1", "b": b"\xff", "c": None}, timestamp=1_000
     )
     assert produced == [(0, 0), (0, 1), (0, 2)]
     assert [(each.partition, each.offset) for each in produced] == produced
     headers = (("a", b"1"), ("b", b"\xff"), ("c", None))
-    assert fake_cluster.records("news") == [
+    assert fake_cluster.topic("news").records() == [
         RecordView("news", 0, offset, 1_000, b"k", value, headers)
         for offset, value in enumerate(["größe".encode(), b"\xff", None])
     ]
 
 
 def test_the_default_timestamp_is_the_time_of_the_brokers(fake_cluster: FakeCluster) -> None:
-    fake_cluster.produce("news", ["a"])
+    fake_cluster.topic("news").produce(["a"])
     fake_cluster.advance(5)
-    fake_cluster.produce("news", ["b"], headers=[("h", "1"), ("h", "2")])
-    first, second = fake_cluster.records("news")
+    fake_cluster.topic("news").produce(["b"], headers=[("h", "1"), ("h", "2")])
+    first, second = fake_cluster.topic("news").records()
     assert second.timestamp - first.timestamp == 5_000
     assert (first.headers, second.headers) == ((), (("h", b"1"), ("h", b"2")))
 
 
 def test_records_without_a_key_go_to_the_partitions_in_turn(fake_cluster: FakeCluster) -> None:
-    assert fake_cluster.produce("orders", ["a", "b"]) == [(0, 0), (1, 0)]
-    assert fake_cluster.produce("orders", ["c"], partition=1) == [(1, 1)]
-    assert fake_cluster.produce("orders", ["d", "e"]) == [(2, 0), (0, 1)]
+    assert fake_cluster.topic("orders").produce(["a", "b"]) == [(0, 0), (1, 0)]
+    assert fake_cluster.topic("orders").produce(["c"], partition=1) == [(1, 1)]
+    assert fake_cluster.topic("orders").produce(["d", "e"]) == [(2, 0), (0, 1)]
     assert placed(fake_cluster) == [(0, 0, b"a"), (0, 1, b"e"), (1, 0, b"b"), (1, 1, b"c"), (2, 0, b"d")]
-    assert [each.value for each in fake_cluster.records("orders", partition=1)] == [b"b", b"c"]
+    assert [each.value for each in fake_cluster.topic("orders").records(partition=1)] == [b"b", b"c"]
     fake_cluster.reset()
-    assert fake_cluster.produce("orders", ["a"]) == [(0, 0)]
+    assert fake_cluster.topic("orders").produce(["a"]) == [(0, 0)]
 
 
 def test_records_without_a_key_avoid_partitions_without_leader(fake_cluster: FakeCluster) -> None:
-    leaders = [each.leader_id for each in fake_cluster.cluster.topics.get("orders").partitions]  # type: ignore[union-attr]
-    fake_cluster.stop_broker(leaders[1], elect=False)
-    assert fake_cluster.produce("orders", ["a", "b", "c"]) == [(0, 0), (2, 0), (0, 1)]
+    leaders = [each.leader_id for each in internals(fake_cluster).cluster.topics.get("orders").partitions]  # type: ignore[union-attr]
+    fake_cluster.broker(leaders[1]).stop(elect=False)
+    assert fake_cluster.topic("orders").produce(["a", "b", "c"]) == [(0, 0), (2, 0), (0, 1)]
     with pytest.raises(ConfigError, match=r"^partition='orders-1': expected a partition that has a leader now$"):
-        fake_cluster.produce("orders", ["a"], partition=1)
+        fake_cluster.topic("orders").produce(["a"], partition=1)
 
 
 KAFKAS_HASHES = {
@@ -88,20 +89,20 @@ def test_records_with_a_key_go_to_the_partition_of_kafkas_default_partitioner(fa
     for key in ("a", "b", "c", "größe", b"\x00\xff", b""):
         data = key.encode() if isinstance(key, str) else key
         expected = (kafka_python_murmur2(data) & 0x7FFFFFFF) % 3
-        assert [each.partition for each in fake_cluster.produce("orders", ["x", "y"], key=key)] == [expected] * 2
+        assert [each.partition for each in fake_cluster.topic("orders").produce(["x", "y"], key=key)] == [expected] * 2
 
 
 def test_many_records_are_split_into_batches(fake_cluster: FakeCluster) -> None:
     values = [b"%07d" % number * 100 for number in range(5_000)]
-    produced = fake_cluster.produce("news", values)
+    produced = fake_cluster.topic("news").produce(values)
     assert [each.offset for each in produced] == list(range(5_000))
-    assert [each.value for each in fake_cluster.records("news")] == values
+    assert [each.value for each in fake_cluster.topic("news").records()] == values
 
 
 def test_large_records_are_accepted_up_to_the_limit(fake_cluster: FakeCluster) -> None:
     limit_bytes = 1_048_588  # max.message.bytes
-    fake_cluster.produce("news", ["x" * (limit_bytes - 100)] * 3)
-    assert len(fake_cluster.records("news")) == 3
+    fake_cluster.topic("news").produce(["x" * (limit_bytes - 100)] * 3)
+    assert len(fake_cluster.topic("news").records()) == 3
 
 
 @in_trio_with_sockets
@@ -110,7 +111,7 @@ async def test_a_waiting_fetch_gets_the_records() -> None:
         reader.assign([P0])
         with trio.fail_after(DEADLINE_S):
             assert await reader.poll(0.01) == []
-            cluster.produce("orders", ["a"], key="k")
+            cluster.topic("orders").produce(["a"], key="k")
             (record,) = await reader.poll(DEADLINE_S)
         assert (record.key, record.value) == (b"k", b"a")
 
@@ -119,47 +120,51 @@ async def test_a_waiting_fetch_gets_the_records() -> None:
 
 
 def test_deleted_records_and_control_records_are_not_read(fake_cluster: FakeCluster) -> None:
-    fake_cluster.produce("news", ["a", "b"])
+    fake_cluster.topic("news").produce(["a", "b"])
     marker = encode_batch([Record(0, 1_000, b"", b"")], is_control=True, is_transactional=True, producer_id=1)
     append(fake_cluster, ("news", 0), marker)
-    fake_cluster.produce("news", ["c"])
-    log = fake_cluster.cluster.topics.get("news").partitions[0].log  # type: ignore[union-attr]
+    fake_cluster.topic("news").produce(["c"])
+    log = internals(fake_cluster).cluster.topics.get("news").partitions[0].log  # type: ignore[union-attr]
     assert placed(fake_cluster, "news") == [(0, 0, b"a"), (0, 1, b"b"), (0, 3, b"c")]
-    fake_cluster.call(lambda: log.truncate_before(1))
+    internals(fake_cluster).run(lambda: log.truncate_before(1))
     assert placed(fake_cluster, "news") == [(0, 1, b"b"), (0, 3, b"c")]
 
 
 @pytest.mark.fake_cluster(topics={"news": 1}, config={"log.retention.bytes": 300_000})
 def test_records_removed_by_retention_are_not_read(fake_cluster: FakeCluster) -> None:
     for number in range(10):
-        fake_cluster.produce("news", [b"%d" % number * 100_000])
-    assert [each.offset for each in fake_cluster.records("news")] == [8, 9]
+        fake_cluster.topic("news").produce([b"%d" % number * 100_000])
+    assert [each.offset for each in fake_cluster.topic("news").records()] == [8, 9]
 
 
 @pytest.mark.fake_cluster(topics={"news": 1}, clock="manual", config={"log.cleanup.policy": "compact"})
 def test_records_removed_by_compaction_are_not_read(fake_cluster: FakeCluster) -> None:
     for key, value in [("a", "1"), ("b", "2"), ("a", "3"), ("b", None), ("c", "4")]:
-        fake_cluster.produce("news", [value], key=key)
+        fake_cluster.topic("news").produce([value], key=key)
     fake_cluster.advance(3_600)
-    assert [(each.offset, each.key) for each in fake_cluster.records("news")] == [(2, b"a"), (3, b"b"), (4, b"c")]
+    assert [(each.offset, each.key) for each in fake_cluster.topic("news").records()] == [
+        (2, b"a"),
+        (3, b"b"),
+        (4, b"c"),
+    ]
     with pytest.raises(ConfigError, match=r"^values: expected records that the leader of news-0 accepts, not INVALID_"):
-        fake_cluster.produce("news", ["without a key"])
+        fake_cluster.topic("news").produce(["without a key"])
 
 
 @pytest.mark.fake_cluster(topics={"news": 1}, clock="manual", config={"log.message.timestamp.type": "LogAppendTime"})
 def test_the_timestamp_may_be_that_of_the_brokers(fake_cluster: FakeCluster) -> None:
-    fake_cluster.produce("news", ["a"], timestamp=1_000)
-    (record,) = fake_cluster.records("news")
-    assert record.timestamp == int(fake_cluster.clock.now_ms())
+    fake_cluster.topic("news").produce(["a"], timestamp=1_000)
+    (record,) = fake_cluster.topic("news").records()
+    assert record.timestamp == int(internals(fake_cluster).server.clock.now_ms())
 
 
 def test_internal_topics_can_be_read_but_not_written(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=1)
-    (record,) = fake_cluster.records("__consumer_offsets")
+    fake_cluster.group("g").seed(members=1)
+    (record,) = fake_cluster.topic("__consumer_offsets").records()
     assert record.key is not None
     assert b"g" in record.key
     with pytest.raises(ConfigError, match=r"^topic='__consumer_offsets': expected a topic that is not internal, "):
-        fake_cluster.produce("__consumer_offsets", ["a"])
+        fake_cluster.topic("__consumer_offsets").produce(["a"])
 
 
 # Errors
@@ -195,20 +200,18 @@ def test_nothing_is_appended_if_an_argument_is_invalid(fake_cluster: FakeCluster
     for arguments, error in INVALID:
         with subtests.test(error):
             with pytest.raises(ConfigError, match=error):
-                fake_cluster.produce(**{"topic": "orders", "values": ["a"]} | arguments)
-            assert fake_cluster.records("orders") == []
-    assert fake_cluster.produce("orders", ["a"]) == [(0, 0)]
+                perform(fake_cluster, {"do": "topic.produce", "topic": "orders", "values": ["a"], **arguments})
+            assert fake_cluster.topic("orders").records() == []
+    assert fake_cluster.topic("orders").produce(["a"]) == [(0, 0)]
 
 
 def test_missing_topics_and_partitions_cannot_be_read(fake_cluster: FakeCluster) -> None:
-    for arguments, error in [
-        (("ordesr",), r"^topic='ordesr': expected one of .* did you mean 'orders'\?$"),
-        ((3,), r"^topic=3: expected a string$"),
-        (("orders", 3), r"^topic 'orders': partition=3: expected an integer from 0 to 2$"),
-        (("orders", "0"), r"^topic 'orders': partition='0': expected an integer from 0 to 2$"),
-    ]:
-        with pytest.raises(ConfigError, match=error):
-            fake_cluster.records(*arguments)  # type: ignore[arg-type]  # some types are wrong on purpose
+    with pytest.raises(ConfigError, match=r"^topic='ordesr': expected one of .* did you mean 'orders'\?$"):
+        fake_cluster.topic("ordesr").records()
+    with pytest.raises(ConfigError, match=r"^topic 'orders': partition=3: expected an integer from 0 to 2$"):
+        fake_cluster.topic("orders").records(3)
+    with pytest.raises(ConfigError, match=r"^partition='0': expected an integer or none$"):
+        fake_cluster.topic("orders").records("0")  # type: ignore[arg-type]  # wrong on purpose
 
 
 # As plain data
@@ -216,7 +219,7 @@ def test_missing_topics_and_partitions_cannot_be_read(fake_cluster: FakeCluster)
 
 def test_records_are_produced_by_events(fake_cluster: FakeCluster) -> None:
     line = {
-        "do": "produce",
+        "do": "topic.produce",
         "topic": "orders",
         "values": ["größe", {"base64": "/w=="}, None],
         "key": "none",
@@ -224,11 +227,11 @@ def test_records_are_produced_by_events(fake_cluster: FakeCluster) -> None:
         "headers": {"h": {"base64": "/w=="}},
         "timestamp": 1_000,
     }
-    assert perform(fake_cluster, event_of(json.dumps(line))) == [(2, 0), (2, 1), (2, 2)]
-    assert perform(fake_cluster, {"do": "produce", "topic": "news", "values": [b"\xff", Base64(b"\xfe")]})
+    assert perform(fake_cluster, read_json(json.dumps(line), dict[str, Any], name="event")) == [(2, 0), (2, 1), (2, 2)]
+    assert perform(fake_cluster, {"do": "topic.produce", "topic": "news", "values": [b"\xff", Base64(b"\xfe")]})
     headers = (("h", b"\xff"),)
-    assert fake_cluster.records("orders") == [
+    assert fake_cluster.topic("orders").records() == [
         RecordView("orders", 2, offset, 1_000, b"none", value, headers)
         for offset, value in enumerate(["größe".encode(), b"\xff", None])
     ]
-    assert [each.value for each in fake_cluster.records("news")] == [b"\xff", b"\xfe"]
+    assert [each.value for each in fake_cluster.topic("news").records()] == [b"\xff", b"\xfe"]

@@ -13,6 +13,7 @@ from fakebroker.proposals.consumer_rewrite.rewrite_broker import coordinator_at
 from fakebroker.proposals.consumer_rewrite.states import READY, STEADY, CoordinatorState
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.journal_files import read_journal
 from tests.support.client.rewrite_over_tcp import ConsumersOverTcp
 from tests.support.wire_client import WireClient
@@ -35,11 +36,11 @@ def group(cluster: FakeCluster) -> Iterator[ConsumersOverTcp]:
 
 def state_at_coordinator(cluster: FakeCluster) -> CoordinatorState:
     def state() -> CoordinatorState:
-        broker = cluster.cluster.coordinator_of("g")
+        broker = internals(cluster).cluster.coordinator_of("g")
         assert broker is not None
         return coordinator_at(broker).state_of("g")
 
-    return cluster.call(state)
+    return internals(cluster).run(state)
 
 
 def check_ownership(group: ConsumersOverTcp, partitions: int, *names: str) -> None:
@@ -83,16 +84,16 @@ def test_three_consumers_through_every_scenario(cluster: FakeCluster, group: Con
     assert [each.lost for each in group["two"].events if isinstance(each, Revoked)][-1]
 
     # New partitions.
-    cluster.create_partitions("t", 8)
+    cluster.topic("t").create_partitions(8)
     group.advance(SESSION_MS)
     check_ownership(group, 8, "one", "two")
 
     # The coordinator fails over: the generation survives, and consumption is not interrupted.
     generations = group.generations()
-    coordinator = cluster.call(lambda: cluster.cluster.coordinator_of("g"))
+    coordinator = internals(cluster).run(lambda: internals(cluster).cluster.coordinator_of("g"))
     assert coordinator is not None
     assigned = sum(isinstance(each, Assigned) for each in group["one"].events)
-    cluster.stop_broker(coordinator.node_id)
+    cluster.broker(coordinator.node_id).stop()
     group.advance(SESSION_MS)
     assert group.generations() == generations
     assert sum(isinstance(each, Assigned) for each in group["one"].events) == assigned
@@ -124,9 +125,9 @@ def test_one_slow_consumer_returns_before_the_others_send_heartbeats(
     generation_id = group["one"].member.generation_id
     group.paused.add("two")
     left_ms = 0.0
-    broker = cluster.call(lambda: cluster.cluster.coordinator_of("g"))
+    broker = internals(cluster).run(lambda: internals(cluster).cluster.coordinator_of("g"))
     assert broker is not None
-    found = cluster.call(lambda: coordinator_at(broker).group("g"))
+    found = internals(cluster).run(lambda: coordinator_at(broker).group("g"))
     assert found is not None
     consumer = found.consumers[group["two"].member.member_id]
     left_ms = consumer.deadline_ms - group.now_ms
@@ -152,9 +153,9 @@ def test_the_coordinator_fails_during_a_rebalance(cluster: FakeCluster, group: C
         group.paused.add("two")
         group.advance(SESSION_MS // 3)
         assert group["one"].member.state is State.STOPPED
-    coordinator = cluster.call(lambda: cluster.cluster.coordinator_of("g"))
+    coordinator = internals(cluster).run(lambda: internals(cluster).cluster.coordinator_of("g"))
     assert coordinator is not None
-    cluster.stop_broker(coordinator.node_id)
+    cluster.broker(coordinator.node_id).stop()
     group.paused.clear()
     group.advance(3 * SESSION_MS)
     check_ownership(group, 6, *NAMES)
@@ -164,15 +165,15 @@ def test_the_coordinator_fails_during_a_rebalance(cluster: FakeCluster, group: C
 def test_a_coordinator_that_loads_is_retried(cluster: FakeCluster, group: ConsumersOverTcp) -> None:
     group.start("one")
     group.advance(100)
-    before = cluster.call(lambda: cluster.cluster.coordinator_of("g"))
+    before = internals(cluster).run(lambda: internals(cluster).cluster.coordinator_of("g"))
     assert before is not None
     to = next(broker.node_id for broker in cluster.brokers if broker.node_id != before.node_id)
-    cluster.move_coordinator("g", to=to, load_ms=None)
+    cluster.group("g").move_coordinator(to=to, load_ms=None)
     group.start("two")
     group.advance(SESSION_MS // 2)
     assert group["one"].member.is_in_generation
     assert group["two"].member.state is State.DISCOVERING
-    cluster.finish_loading()
+    cluster.brokers.finish_loading()
     assert state_at_coordinator(cluster) is READY
     group.advance(SESSION_MS)
     check_ownership(group, 6, "one", "two")
@@ -182,8 +183,8 @@ def test_a_wildcard_subscription_follows_the_topics_of_the_cluster(cluster: Fake
     with closing(ConsumersOverTcp(cluster, ["wild"], pattern="t.*")) as group:
         group.start("wild")
         assert len(group["wild"].partitions) == 6
-        cluster.create_topic("t2", 2)
-        cluster.create_topic("other", 2)
+        cluster.topic("t2").create(2)
+        cluster.topic("other").create(2)
         group.advance(SESSION_MS)
         assert len(group["wild"].partitions) == 6  # the coordinator does not know the pattern
         group["wild"].member.metadata({"t": 6, "t2": 2, "other": 2}, group.now_ms)
@@ -229,12 +230,12 @@ def test_explanations_name_the_consumers_that_a_rebalance_waits_for(
 ) -> None:
     group.start("one")
     member_id = group["one"].member.member_id
-    node_id = group.cluster.call(lambda: cluster.cluster.coordinator_of("g").node_id)  # type: ignore[union-attr]  # up
-    assert cluster.explain("g") == (
+    node_id = internals(group.cluster).run(lambda: internals(cluster).cluster.coordinator_of("g").node_id)  # type: ignore[union-attr]  # up
+    assert cluster.group("g").explain() == (
         f"g is in state 'Steady' at broker {node_id}, generation 1. Its consumers are {member_id}."
     )
     group.start("two")
-    assert cluster.explain("g") == (
+    assert cluster.group("g").explain() == (
         f"g is in state 'Prepare for rebalance' at broker {node_id}, generation 1. Its consumers are {member_id}. "
         f"The rebalance waits for the JoinGroup of {member_id}, whose session expires in 9 s. "
         "JoinGroups without a consumer id that wait: 1."
@@ -242,9 +243,9 @@ def test_explanations_name_the_consumers_that_a_rebalance_waits_for(
     group.advance(SESSION_MS)
     group.paused.update(NAMES)
     group.advance(2 * SESSION_MS)
-    assert "have expired. A late heartbeat cancels the rebalance" in cluster.explain("g")
-    cluster.move_coordinator("g", to=3 if node_id != 3 else 2)
-    assert "It has been loaded, and waits for the first heartbeat of " in cluster.explain("g")
+    assert "have expired. A late heartbeat cancels the rebalance" in cluster.group("g").explain()
+    cluster.group("g").move_coordinator(to=3 if node_id != 3 else 2)
+    assert "It has been loaded, and waits for the first heartbeat of " in cluster.group("g").explain()
 
 
 def test_the_journal_of_the_proposal_can_be_exported(
@@ -252,7 +253,7 @@ def test_the_journal_of_the_proposal_can_be_exported(
 ) -> None:
     group.start("one")
     file = f"{tmp_path}/journal.jsonl"
-    cluster.export_journal(file)
+    cluster.journal.export(file)
     (join,) = read_journal(file).requests("JoinGroup")
     assert join.api.proposal == "rewrite"
     assert (join.group_ids, join.member_ids) == (("g",), (group["one"].member.member_id,))

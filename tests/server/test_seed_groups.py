@@ -23,6 +23,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from fakebroker.server.fake_cluster import internals
 from tests.support.groups_over_tcp import heartbeat_to
 from tests.support.wire_client import WireClient
 
@@ -33,37 +34,37 @@ pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="ma
 def _invariants(fake_cluster: FakeCluster) -> Iterator[None]:
     """Check the invariants of all groups after each test."""
     yield
-    for broker in fake_cluster.cluster.brokers.values():
+    for broker in internals(fake_cluster).cluster.brokers.values():
         for group in broker.coordinator.groups.classic.values():
             check(group)
 
 
 def assigned(cluster: FakeCluster, group_id: str = "g") -> list[list[tuple[str, int]]]:
-    return [list(member.assigned_partitions or ()) for member in cluster.group(group_id).members]
+    return [list(member.assigned_partitions or ()) for member in cluster.group(group_id).describe().members]
 
 
 def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], int]:
-    return {place: committed.offset for place, committed in cluster.offsets(group_id).items()}
+    return {place: committed.offset for place, committed in cluster.group(group_id).offsets().items()}
 
 
 def beat(cluster: FakeCluster, generation_id: int = 1) -> ErrorCode:
-    member_id = cluster.group("g").members[0].member_id
-    return heartbeat_to(cluster.coordinator_of("g"), "g", member_id, generation_id)
+    member_id = cluster.group("g").describe().members[0].member_id
+    return heartbeat_to(cluster.group("g").coordinator(), "g", member_id, generation_id)
 
 
 def fill(cluster: FakeCluster, records: int) -> None:
     """Put records into partition 0 of orders."""
-    cluster.produce("orders", ["value"] * records, partition=0)
+    cluster.topic("orders").produce(["value"] * records, partition=0)
 
 
 # States
 
 
 def test_a_stable_group(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group(
-        "g", members=4, topics=["orders"], generation=7, offsets={"orders-0": 5}, lag={"orders-0": 3}
+    fake_cluster.group("g").seed(
+        members=4, topics=["orders"], generation=7, offsets={"orders-0": 5}, lag={"orders-0": 3}
     )
-    group = fake_cluster.group("g")
+    group = fake_cluster.group("g").describe()
     assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (
         "Stable", 7, "consumer", "range",
     )  # fmt: skip
@@ -80,10 +81,10 @@ def test_a_stable_group(fake_cluster: FakeCluster) -> None:
 
 
 def test_seeded_members_have_subscriptions(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=1, topics=["orders", "news"])
-    (member,) = fake_cluster.group("g").members
+    fake_cluster.group("g").seed(members=1, topics=["orders", "news"])
+    (member,) = fake_cluster.group("g").describe().members
     assert member.subscribed_topics == ("news", "orders")
-    broker = fake_cluster.cluster.coordinator_of("g")
+    broker = internals(fake_cluster).cluster.coordinator_of("g")
     assert broker is not None
     group = broker.coordinator.groups.classic.get("g")
     assert group is not None
@@ -91,77 +92,76 @@ def test_seeded_members_have_subscriptions(fake_cluster: FakeCluster) -> None:
 
 
 def test_an_empty_group(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", offsets={("orders", 1): 5, ("news", 0): 6}, lag={"orders-1": 0, "news-0": 0})
-    group = fake_cluster.group("g")
+    fake_cluster.group("g").seed(offsets={("orders", 1): 5, ("news", 0): 6}, lag={"orders-1": 0, "news-0": 0})
+    group = fake_cluster.group("g").describe()
     assert (group.state, group.generation_id, group.protocol_type, group.members) == ("Empty", 1, "consumer", ())
     assert offsets(fake_cluster) == {("orders", 1): 5, ("news", 0): 6}
 
 
 def test_a_deleted_group(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 5)
-    fake_cluster.seed_group("g", state="Dead", offsets={"orders-0": 5})
-    assert fake_cluster.group("g").state == "Dead"
-    partition = fake_cluster.cluster.offsets_partition_of("g")
+    fake_cluster.group("g").seed(state="Dead", offsets={"orders-0": 5})
+    assert fake_cluster.group("g").describe().state == "Dead"
+    partition = internals(fake_cluster).cluster.offsets_partition_of("g")
     assert read_records(partition.log, partition.index)[-1] == group_tombstone("g")
-    fake_cluster.seed_group("g")
+    fake_cluster.group("g").seed()
     assert offsets(fake_cluster) == {}
 
 
 def test_a_group_in_preparing_rebalance(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=2, topics=["orders"], state="PreparingRebalance")
-    assert fake_cluster.group("g").state == "PreparingRebalance"
+    fake_cluster.group("g").seed(members=2, topics=["orders"], state="PreparingRebalance")
+    assert fake_cluster.group("g").describe().state == "PreparingRebalance"
     assert beat(fake_cluster) is ErrorCode.REBALANCE_IN_PROGRESS
     fake_cluster.advance(45)
-    assert fake_cluster.group("g").state == "Empty"
+    assert fake_cluster.group("g").describe().state == "Empty"
 
 
 def test_a_group_in_completing_rebalance(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=2, topics=["orders"], state="CompletingRebalance")
-    group = fake_cluster.group("g")
+    fake_cluster.group("g").seed(members=2, topics=["orders"], state="CompletingRebalance")
+    group = fake_cluster.group("g").describe()
     assert (group.state, group.generation_id, len(group.members)) == ("CompletingRebalance", 2, 2)
     assert beat(fake_cluster, 2) is ErrorCode.NONE
 
 
 def test_a_seeded_group_is_written_to_the_log(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-3": 0})
-    before = fake_cluster.group("g"), fake_cluster.offsets("g")
-    fake_cluster.move_coordinator("g", to=fake_cluster.coordinator_of("g").node_id % 3 + 1)
-    assert (fake_cluster.group("g"), fake_cluster.offsets("g")) == before
+    fake_cluster.group("g").seed(members=2, topics=["orders"], offsets={"orders-3": 0})
+    before = fake_cluster.group("g").describe(), fake_cluster.group("g").offsets()
+    fake_cluster.group("g").move_coordinator(to=fake_cluster.group("g").coordinator().node_id % 3 + 1)
+    assert (fake_cluster.group("g").describe(), fake_cluster.group("g").offsets()) == before
 
 
 def test_a_group_without_a_coordinator(fake_cluster: FakeCluster) -> None:
-    fake_cluster.move_coordinator("g", to=None)
-    fake_cluster.seed_group("g", members=1)
+    fake_cluster.group("g").move_coordinator(to=None)
+    fake_cluster.group("g").seed(members=1)
     with pytest.raises(ConfigError, match="Stable or Empty: its coordinator answers COORDINATOR_NOT_AVAILABLE"):
-        fake_cluster.seed_group("g", state="Dead")
-    fake_cluster.move_coordinator("g", to=1)
-    assert fake_cluster.group("g").state == "Stable"
+        fake_cluster.group("g").seed(state="Dead")
+    fake_cluster.group("g").move_coordinator(to=1)
+    assert fake_cluster.group("g").describe().state == "Stable"
 
 
 def test_sessions_of_seeded_members_expire(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=[MemberSeed(session_timeout_ms=10_000), "b"])
+    fake_cluster.group("g").seed(members=[MemberSeed(session_timeout_ms=10_000), "b"])
     fake_cluster.advance(10)
-    assert [member.client_id for member in fake_cluster.group("g").members] == ["b"]
+    assert [member.client_id for member in fake_cluster.group("g").describe().members] == ["b"]
 
 
 # Members
 
 
 def test_members_with_ids_and_assignments(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group(
-        "g",
+    fake_cluster.group("g").seed(
         members=["a", MemberSeed(instance_id="i"), MemberSeed(client_id="c", member_id="c-1")],
         assignment={"a": ["orders-5"], "i": [("news", 0)], "c-1": []},
     )
     assert assigned(fake_cluster) == [[("orders", 5)], [("news", 0)], []]
-    _, second, third = fake_cluster.group("g").members
+    _, second, third = fake_cluster.group("g").describe().members
     assert (second.instance_id, second.member_id[:2], third.member_id) == ("i", "i-", "c-1")
 
 
 def test_other_protocols_assign_partitions_in_turn(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=4, topics=["orders", "news"], protocol="cooperative-sticky")
+    fake_cluster.group("g").seed(members=4, topics=["orders", "news"], protocol="cooperative-sticky")
     assert [len(partitions) for partitions in assigned(fake_cluster)] == [2, 2, 2, 1]
-    assert fake_cluster.group("g").protocol_name == "cooperative-sticky"
+    assert fake_cluster.group("g").describe().protocol_name == "cooperative-sticky"
 
 
 # Lag
@@ -170,15 +170,15 @@ def test_other_protocols_assign_partitions_in_turn(fake_cluster: FakeCluster) ->
 def lags(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], int]:
     """Return the number of records after each committed offset, as a consumer could read them."""
     return {
-        (topic, index): sum(record.offset >= offset for record in cluster.records(topic, index))
+        (topic, index): sum(record.offset >= offset for record in cluster.topic(topic).records(index))
         for (topic, index), offset in offsets(cluster, group_id).items()
     }
 
 
 def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 10)
-    fake_cluster.seed_group("g", lag={"orders-0": 3})
-    fake_cluster.seed_group("none", topics=["orders"], lag=0, offsets={"orders-1": 4})
+    fake_cluster.group("g").seed(lag={"orders-0": 3})
+    fake_cluster.group("none").seed(topics=["orders"], lag=0, offsets={"orders-1": 4})
     assert offsets(fake_cluster) == {("orders", 0): 7}
     assert list(offsets(fake_cluster, "none").values()) == [10, 4, 0, 0, 0, 0]
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -191,31 +191,31 @@ def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> Non
 
 def test_records_that_a_lag_needs_are_produced(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 2)
-    fake_cluster.seed_group("g", lag={"orders-0": 5, "orders-1": 1_200, "news-0": 0})
+    fake_cluster.group("g").seed(lag={"orders-0": 5, "orders-1": 1_200, "news-0": 0})
     assert offsets(fake_cluster) == {("orders", 0): 0, ("orders", 1): 0, ("news", 0): 0}
     assert lags(fake_cluster) == {("orders", 0): 5, ("orders", 1): 1_200, ("news", 0): 0}
-    records = fake_cluster.records("orders", 0)
+    records = fake_cluster.topic("orders").records(0)
     assert [record.value for record in records] == [b"value", b"value", b"2", b"3", b"4"]
     assert records[2].key == b"2"
 
 
 def test_lag_counts_from_the_start_of_the_log(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 5)
-    partition = fake_cluster.cluster.topics.get("orders").partitions[0]  # type: ignore[union-attr]
-    fake_cluster.call(lambda: partition.log.truncate_before(3))
-    fake_cluster.seed_group("g", lag={"orders-0": 4})
+    partition = internals(fake_cluster).cluster.topics.get("orders").partitions[0]  # type: ignore[union-attr]
+    internals(fake_cluster).run(lambda: partition.log.truncate_before(3))
+    fake_cluster.group("g").seed(lag={"orders-0": 4})
     assert offsets(fake_cluster) == {("orders", 0): 3}
     assert lags(fake_cluster) == {("orders", 0): 4}
 
 
 def test_an_offset_and_a_lag_determine_the_end_of_the_log(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", offsets={"orders-0": 3}, lag={"orders-0": 2})
+    fake_cluster.group("g").seed(offsets={"orders-0": 3}, lag={"orders-0": 2})
     assert offsets(fake_cluster) == {("orders", 0): 3}
     assert lags(fake_cluster) == {("orders", 0): 2}
     with pytest.raises(
         ConfigError, match=r"lag\.orders-0=1: expected 2, because the offset is 3 and the log ends at 5$"
     ):
-        fake_cluster.seed_group("h", offsets={"orders-0": 3}, lag={"orders-0": 1})
+        fake_cluster.group("h").seed(offsets={"orders-0": 3}, lag={"orders-0": 1})
 
 
 def test_groups_of_one_call_have_their_own_lags(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
@@ -240,57 +240,57 @@ def test_groups_of_one_call_have_their_own_lags(fake_cluster: FakeCluster, subte
         ConfigError, match=r"^group 'c': lag\.orders-0=1: expected 3, because the offset is 6 and the log"
     ):
         fake_cluster.seed_groups([*seeds, GroupSeed(group_id="e", lag={"orders-0": 9})])
-    assert fake_cluster.records("orders") == []
+    assert fake_cluster.topic("orders").records() == []
 
 
 def test_a_lag_needs_a_leader_only_if_records_are_missing(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 5)
-    fake_cluster.stop_broker(1, elect=False)
-    fake_cluster.move_coordinator("g", to=2)
+    fake_cluster.broker(1).stop(elect=False)
+    fake_cluster.group("g").move_coordinator(to=2)
     expected = (
         r"^group 'g': lag\.orders-0=6: expected a lag without missing records, because they cannot be produced: "
         r"partition='orders-0': expected a partition that has a leader now$"
     )
     with pytest.raises(ConfigError, match=expected):
-        fake_cluster.seed_group("g", lag={"orders-0": 6, "orders-1": 1})
-    assert fake_cluster.records("orders", 1) == []
-    fake_cluster.seed_group("g", lag={"orders-0": 5})
+        fake_cluster.group("g").seed(lag={"orders-0": 6, "orders-1": 1})
+    assert fake_cluster.topic("orders").records(1) == []
+    fake_cluster.group("g").seed(lag={"orders-0": 5})
     assert offsets(fake_cluster) == {("orders", 0): 0}
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1}, config={"min.insync.replicas": 3})
 def test_records_of_a_lag_pass_the_checks_of_produced_ones(fake_cluster: FakeCluster) -> None:
-    fake_cluster.stop_broker(3)
+    fake_cluster.broker(3).stop()
     expected = (
         r"^group 'g': lag\.orders-0=1: expected a lag without missing records, because they cannot be produced: "
         r"values: expected records that the leader of orders-0 accepts, not NOT_ENOUGH_REPLICAS$"
     )
     with pytest.raises(ConfigError, match=expected):
-        fake_cluster.seed_group("g", lag={"orders-0": 1})
+        fake_cluster.group("g").seed(lag={"orders-0": 1})
     with pytest.raises(ConfigError, match="not NOT_ENOUGH_REPLICAS"):
-        fake_cluster.produce("orders", ["a"])
-    assert (fake_cluster.groups(), fake_cluster.records("orders")) == ([], [])
+        fake_cluster.topic("orders").produce(["a"])
+    assert (fake_cluster.groups(), fake_cluster.topic("orders").records()) == ([], [])
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1}, config={"log.retention.bytes": 10_000})
 def test_records_of_a_lag_must_fit_the_log(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match=r"lag\.orders-0=9000: expected a lag whose records fit in 10000 bytes"):
-        fake_cluster.seed_group("g", lag={"orders-0": 9_000})
-    assert fake_cluster.records("orders") == []
+        fake_cluster.group("g").seed(lag={"orders-0": 9_000})
+    assert fake_cluster.topic("orders").records() == []
 
 
 # Many groups
 
 
 def test_many_groups_are_one_batch_per_partition(fake_cluster: FakeCluster) -> None:
-    fake_cluster.produce("news", ["value"] * 1_000)
+    fake_cluster.topic("news").produce(["value"] * 1_000)
     fake_cluster.seed_groups(
         GroupSeed(group_id=f"g{number}", members=1, topics=["news"], offsets={"news-0": number})
         for number in range(1_000)
     )
     assert len(fake_cluster.groups()) == 1_000
     assert offsets(fake_cluster, "g999") == {("news", 0): 999}
-    logs = [fake_cluster.cluster.offsets_partition(index).log for index in range(50)]
+    logs = [internals(fake_cluster).cluster.offsets_partition(index).log for index in range(50)]
     assert sum(log.log_end_offset for log in logs) == 2_000
     assert all(len(log._batches) == 1 for log in logs)
 
@@ -369,29 +369,31 @@ INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
     ({"members": [{"client_host": "\ud800"}]}, "client_host='.ud800': expected at most 32767 bytes of UTF-8"),
     ({"members": ["a" * 32731]}, "members='a.*: expected at most 32730 bytes of UTF-8"),
 ]
-"""Arguments of `seed_group`, with a pattern of the error."""
+"""Arguments of `seed`, and ids of groups, with a pattern of the error."""
 
 
 def test_invalid_seeds_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
     for arguments, error in INVALID_SEEDS:
         fake_cluster.reset()
         with subtests.test(error):
+            group_id, options = arguments.get("group_id", "g"), {**arguments}
+            options.pop("group_id", None)
             with pytest.raises(ConfigError, match=error):
-                fake_cluster.seed_group(**{"group_id": "g"} | arguments)
+                fake_cluster.group(group_id).seed(**options)
             assert fake_cluster.groups() == []
 
 
 def test_an_existing_group_is_rejected(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g")
+    fake_cluster.group("g").seed()
     with pytest.raises(ConfigError, match="group_id='g': expected a group that does not exist yet"):
-        fake_cluster.seed_group("g")
+        fake_cluster.group("g").seed()
 
 
 def test_the_longest_names(fake_cluster: FakeCluster) -> None:
     longest = "m" * 32767
     members = [MemberSeed(client_id=longest, member_id=longest), MemberSeed(client_id="a" * 32730)]
-    fake_cluster.seed_group("g", members, topics=["orders"])
-    assert fake_cluster.group("g").members[0].member_id == longest
+    fake_cluster.group("g").seed(members, topics=["orders"])
+    assert fake_cluster.group("g").describe().members[0].member_id == longest
 
 
 def test_no_group_is_created_after_an_internal_error(
@@ -423,9 +425,9 @@ def check_rows(cluster: FakeCluster) -> None:
     assert offsets(cluster, "a") == {("orders", 0): 7, ("news", 0): 8}
     assert offsets(cluster, "b") == {("orders", 5): 0}
     assert (lags(cluster, "a"), lags(cluster, "b")) == ({("orders", 0): 1, ("news", 0): 0}, {("orders", 5): 4})
-    assert [cluster.group(group_id).state for group_id in "abc"] == ["Stable", "Empty", "Stable"]
-    assert (cluster.group("a").generation_id, len(cluster.group("a").members)) == (3, 2)
-    members = [(each.client_id, each.instance_id) for each in cluster.group("c").members]
+    assert [cluster.group(group_id).describe().state for group_id in "abc"] == ["Stable", "Empty", "Stable"]
+    assert (cluster.group("a").describe().generation_id, len(cluster.group("a").describe().members)) == (3, 2)
+    members = [(each.client_id, each.instance_id) for each in cluster.group("c").describe().members]
     assert members == [("consumer-c-1", "i"), ("app", "j")]
     assert assigned(cluster, "c") == [[("orders", index) for index in each] for each in ((0, 1, 2), (3, 4, 5))]
 
@@ -509,7 +511,7 @@ def test_lists_and_missing_values_of_pandas_and_arrow(fake_cluster: FakeCluster,
             fake_cluster.reset()
             fake_cluster.seed_groups(table)
             assert len(assigned(fake_cluster, "a")[0]) == 7
-            assert fake_cluster.group("b").state == "Empty"
+            assert fake_cluster.group("b").describe().state == "Empty"
 
 
 INVALID_LISTS: list[tuple[Any, str]] = [
@@ -536,7 +538,7 @@ def test_invalid_lists_of_seeds_are_rejected(fake_cluster: FakeCluster, subtests
                 fake_cluster.seed_groups(groups)
             assert fake_cluster.groups() == []
     fake_cluster.seed_groups([{"group_id": "x"}])
-    assert fake_cluster.group("x").state == "Empty"
+    assert fake_cluster.group("x").describe().state == "Empty"
 
 
 def test_a_missing_or_invalid_file_is_rejected(fake_cluster: FakeCluster, tmp_path: Path) -> None:
@@ -566,7 +568,7 @@ def test_seeding_in_steps_gives_the_same_groups() -> None:
     seeds.append(GroupSeed(group_id="joining", members=1, topics=["orders"], state="PreparingRebalance"))
     one, other = (FakeCluster(1, {"orders": 6}, seed=1, clock="manual") for _ in range(2))
     one.seed_groups(seeds)
-    steps = seed_in_steps(other.cluster, seeds, other.clock.now_ms)
+    steps = seed_in_steps(internals(other).cluster, seeds, internals(other).server.clock.now_ms)
     counts = {len(other.groups()) for _ in steps}
     assert len(counts) > 20
     assert other.groups() == one.groups()
@@ -575,20 +577,20 @@ def test_seeding_in_steps_gives_the_same_groups() -> None:
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
 def test_no_group_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], lag=0, state=state) for number in range(99)]
-    core = fake_cluster.cluster
-    steps = seed_in_steps(core, seeds, fake_cluster.clock.now_ms)
+    core = internals(fake_cluster).cluster
+    steps = seed_in_steps(core, seeds, internals(fake_cluster).server.clock.now_ms)
     while len(fake_cluster.groups()) < 9:
-        fake_cluster.call(lambda: next(steps))
+        internals(fake_cluster).run(lambda: next(steps))
     late = next(
         seed.group_id
         for seed in seeds
-        if core.coordinator_of(seed.group_id) and fake_cluster.group(seed.group_id).state == "Dead"
+        if core.coordinator_of(seed.group_id) and fake_cluster.group(seed.group_id).describe().state == "Dead"
     )
-    fake_cluster.seed_group(late)
+    fake_cluster.group(late).seed()
     with pytest.raises(ConfigError, match="expected a group that does not exist yet"):
-        fake_cluster.call(lambda: list(steps))
+        internals(fake_cluster).run(lambda: list(steps))
     assert created(fake_cluster) == [late]
-    fake_cluster.rolling_restart()
+    fake_cluster.brokers.rolling_restart()
     assert created(fake_cluster) == [late]
 
 
@@ -596,40 +598,40 @@ def test_no_group_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster
 def test_no_group_is_left_if_the_cluster_is_reset_meanwhile(fake_cluster: FakeCluster, change: str) -> None:
     snapshot = fake_cluster.snapshot()
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"]) for number in range(99)]
-    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    steps = seed_in_steps(internals(fake_cluster).cluster, seeds, internals(fake_cluster).server.clock.now_ms)
     while len(fake_cluster.groups()) < 9:
-        fake_cluster.call(lambda: next(steps))
+        internals(fake_cluster).run(lambda: next(steps))
     if change == "reset":
         fake_cluster.reset()
     else:
         fake_cluster.restore(snapshot)
     with pytest.raises(ConfigError, match="expected a cluster that is not reset or restored"):
-        fake_cluster.call(lambda: list(steps))
+        internals(fake_cluster).run(lambda: list(steps))
     assert created(fake_cluster) == []
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_no_group_is_left_if_coordinators_stop_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], state=state) for number in range(9)]
-    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    steps = seed_in_steps(internals(fake_cluster).cluster, seeds, internals(fake_cluster).server.clock.now_ms)
     while len(fake_cluster.groups()) < 9:
-        fake_cluster.call(lambda: next(steps))
+        internals(fake_cluster).run(lambda: next(steps))
     for broker in fake_cluster.brokers:
-        fake_cluster.stop_broker(broker.node_id, elect=False)
+        fake_cluster.broker(broker.node_id).stop(elect=False)
     with pytest.raises(ConfigError, match="expected a coordinator for the group"):
-        fake_cluster.call(lambda: list(steps))
+        internals(fake_cluster).run(lambda: list(steps))
     for broker in fake_cluster.brokers:
-        fake_cluster.start_broker(broker.node_id)
+        fake_cluster.broker(broker.node_id).start()
     assert created(fake_cluster) == []
 
 
 def test_no_group_is_left_if_a_topic_is_deleted_meanwhile(fake_cluster: FakeCluster) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", offsets={"news-0": 0}) for number in range(3)]
-    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
-    fake_cluster.call(lambda: next(steps))
-    fake_cluster.delete_topic("news")
+    steps = seed_in_steps(internals(fake_cluster).cluster, seeds, internals(fake_cluster).server.clock.now_ms)
+    internals(fake_cluster).run(lambda: next(steps))
+    fake_cluster.topic("news").delete()
     with pytest.raises(ConfigError, match="topic='news': expected one of orders"):
-        fake_cluster.call(lambda: list(steps))
+        internals(fake_cluster).run(lambda: list(steps))
     assert created(fake_cluster) == []
 
 
@@ -640,17 +642,17 @@ def test_records_of_a_lag_are_removed_if_a_group_cannot_be_created(
     """Records after which a client has appended others stay, because offsets do not change."""
     fill(fake_cluster, 1)
     seeds = [GroupSeed(group_id=name, lag={"orders-0": 1_000, "orders-1": 10}) for name in "ab"]
-    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
-    while not fake_cluster.records("orders", 1):
-        fake_cluster.call(lambda: next(steps))
-    assert len(fake_cluster.records("orders", 0)) == 1_000
-    fake_cluster.produce("orders", produced, partition=0)
-    fake_cluster.seed_group("b")
+    steps = seed_in_steps(internals(fake_cluster).cluster, seeds, internals(fake_cluster).server.clock.now_ms)
+    while not fake_cluster.topic("orders").records(1):
+        internals(fake_cluster).run(lambda: next(steps))
+    assert len(fake_cluster.topic("orders").records(0)) == 1_000
+    fake_cluster.topic("orders").produce(produced, partition=0)
+    fake_cluster.group("b").seed()
     with pytest.raises(ConfigError, match="group_id='b': expected a group that does not exist yet"):
-        fake_cluster.call(lambda: list(steps))
+        internals(fake_cluster).run(lambda: list(steps))
     assert created(fake_cluster) == ["b"]
-    assert fake_cluster.records("orders", 1) == []
-    assert len(fake_cluster.records("orders", 0)) == (1_001 if produced else 1)
+    assert fake_cluster.topic("orders").records(1) == []
+    assert len(fake_cluster.topic("orders").records(0)) == (1_001 if produced else 1)
 
 
 @pytest.mark.parametrize("leaves", ["topic", "leader"])
@@ -658,14 +660,14 @@ def test_a_partition_may_lose_its_leader_before_records_of_a_lag_are_produced(
     fake_cluster: FakeCluster, leaves: str
 ) -> None:
     seeds = [GroupSeed(group_id="a", lag={"orders-0": 1_000, "news-0": 10})]
-    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
-    while not fake_cluster.records("orders", 0):
-        fake_cluster.call(lambda: next(steps))
+    steps = seed_in_steps(internals(fake_cluster).cluster, seeds, internals(fake_cluster).server.clock.now_ms)
+    while not fake_cluster.topic("orders").records(0):
+        internals(fake_cluster).run(lambda: next(steps))
     if leaves == "topic":
-        fake_cluster.delete_topic("news")
+        fake_cluster.topic("news").delete()
     else:
-        leader = fake_cluster.cluster.topics.get("news").partitions[0].leader_id  # type: ignore[union-attr]
-        fake_cluster.stop_broker(leader, elect=False)
+        leader = internals(fake_cluster).cluster.topics.get("news").partitions[0].leader_id  # type: ignore[union-attr]
+        fake_cluster.broker(leader).stop(elect=False)
     with pytest.raises(ConfigError, match="partition='news-0': expected a partition that has a leader now"):
-        fake_cluster.call(lambda: list(steps))
-    assert (created(fake_cluster), fake_cluster.records("orders")) == ([], [])
+        internals(fake_cluster).run(lambda: list(steps))
+    assert (created(fake_cluster), fake_cluster.topic("orders").records()) == ([], [])

@@ -12,6 +12,7 @@ from fakebroker.coordinator.group_history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from fakebroker.server.fake_cluster import internals
 from tests.support.group_requests import join_request
 from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import WireClient, until
@@ -47,36 +48,36 @@ def leave(broker: BrokerView, member_id: str) -> None:
 def make_history(cluster: FakeCluster) -> None:
     """Change the group "g": two joins, an expired session, a move of the coordinator, a LeaveGroup, a deletion."""
     member_id = stable_group(cluster, "g")
-    cluster.clock.advance(12.5)
-    with WireClient(cluster.coordinator_of("g"), "late") as wire:
+    internals(cluster).server.clock.advance(12.5)
+    with WireClient(cluster.group("g").coordinator(), "late") as wire:
         pending = wire.ask(join_request("g"), JoinGroupResponse).member_id
         wire.send(join_request("g", pending))
-        until(lambda: cluster.group("g").state == "PreparingRebalance", cluster)
-        cluster.clock.advance(17.5)
+        until(lambda: cluster.group("g").describe().state == "PreparingRebalance", cluster)
+        internals(cluster).server.clock.advance(17.5)
         wire.receive()
-        cluster.clock.advance(1.25)
-        cluster.move_coordinator("g", to=2)
-    leave(cluster.coordinator_of("g"), member_id)
-    with WireClient(cluster.coordinator_of("g")) as wire:
+        internals(cluster).server.clock.advance(1.25)
+        cluster.group("g").move_coordinator(to=2)
+    leave(cluster.group("g").coordinator(), member_id)
+    with WireClient(cluster.group("g").coordinator()) as wire:
         wire.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse)
-    cluster.clock.advance(60)
+    internals(cluster).server.clock.advance(60)
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
 def test_a_timeline_as_text(fake_cluster: FakeCluster) -> None:
     make_history(fake_cluster)
-    timeline = fake_cluster.timeline("g")
+    timeline = fake_cluster.group("g").timeline()
     text = re.sub(r"since [\d-]+ [\d:.]+", "since TIME", str(timeline))
     assert text == GOLDEN
     # The group has been deleted, but its history is kept.
-    assert fake_cluster.group("g").state == "Dead"
-    assert fake_cluster.group("g").timeline() == timeline
+    assert fake_cluster.group("g").describe().state == "Dead"
+    assert fake_cluster.group("g").describe().timeline() == timeline
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
 def test_a_timeline_as_svg(fake_cluster: FakeCluster) -> None:
     make_history(fake_cluster)
-    root = ElementTree.fromstring(fake_cluster.timeline("g").svg())
+    root = ElementTree.fromstring(fake_cluster.group("g").timeline().svg())
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert texts[0] == "group g"
     assert {"app", "late", "gen 1", "gen 2", "0.000 s", "12.500 s", "91.250 s"} <= set(texts)
@@ -94,10 +95,10 @@ def shapes(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
 def test_svg_shows_missing_members_within_its_width(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", ["a", "b", "c"], topics=["orders"])
-    fake_cluster.evict("g", "c")
+    fake_cluster.group("g").seed(["a", "b", "c"], topics=["orders"])
+    fake_cluster.group("g").evict("c")
     fake_cluster.advance(9)
-    timeline = fake_cluster.timeline("g")
+    timeline = fake_cluster.group("g").timeline()
     for width in (200, 1000, 5000):
         root = ElementTree.fromstring(timeline.svg(width))
         assert float(root.attrib["width"]) == width
@@ -118,7 +119,7 @@ def test_svg_shows_missing_members_within_its_width(fake_cluster: FakeCluster) -
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_transitions_of_a_timeline(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
-    timeline = fake_cluster.group("g").timeline()
+    timeline = fake_cluster.group("g").describe().timeline()
     assert [moment.state_to for moment in timeline.transitions] == [
         "Empty", "PreparingRebalance", "CompletingRebalance", "Stable",
     ]  # fmt: skip
@@ -128,11 +129,11 @@ def test_transitions_of_a_timeline(fake_cluster: FakeCluster) -> None:
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_timeline_with_a_zombie_coordinator(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
-    old = fake_cluster.coordinator_of("g")
-    fake_cluster.move_coordinator("g", to=old.node_id % 3 + 1, zombie=True)
+    old = fake_cluster.group("g").coordinator()
+    fake_cluster.group("g").move_coordinator(to=old.node_id % 3 + 1, zombie=True)
     leave(old, member_id)
-    fake_cluster.stop_zombies()
-    timeline = fake_cluster.timeline("g")
+    fake_cluster.brokers.stop_zombies()
+    timeline = fake_cluster.group("g").timeline()
     rows = str(timeline).splitlines()
     assert rows[-4].endswith(f"LeaveGroup of app, at broker {old.node_id}")
     assert rows[-2].endswith("its coordinator resigned")
@@ -141,7 +142,7 @@ def test_a_timeline_with_a_zombie_coordinator(fake_cluster: FakeCluster) -> None
 
 
 def test_an_empty_timeline(fake_cluster: FakeCluster) -> None:
-    timeline = fake_cluster.timeline("g")
+    timeline = fake_cluster.group("g").timeline()
     assert timeline.moments == ()
     assert str(timeline) == "group g: nothing has happened to it"
     assert ElementTree.fromstring(timeline.svg()).tag == f"{SVG}svg"

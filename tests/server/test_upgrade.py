@@ -8,6 +8,7 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
+from fakebroker.server.fake_cluster import internals
 from tests.support.wire_client import WireClient, broker_of
 
 
@@ -27,44 +28,44 @@ def expected(name: str, api: str) -> tuple[int, int]:
 def test_an_upgraded_broker_supports_the_versions_of_its_release(fake_cluster: FakeCluster) -> None:
     ports = [broker.port for broker in fake_cluster.brokers]
     assert supported(fake_cluster, 1, "FindCoordinator") == expected("2.8", "FindCoordinator") == (0, 3)
-    fake_cluster.upgrade_broker(1, "3.9", api_versions={"DeleteGroups": None})
+    fake_cluster.broker(1).upgrade("3.9", api_versions={"DeleteGroups": None})
     assert supported(fake_cluster, 1, "FindCoordinator") == expected("3.9", "FindCoordinator") == (0, 6)
     assert supported(fake_cluster, 1, "DeleteGroups") is None
     assert supported(fake_cluster, 2, "FindCoordinator") == (0, 3)
-    fake_cluster.upgrade_broker(1, "1.1")
+    fake_cluster.broker(1).upgrade("1.1")
     assert supported(fake_cluster, 1, "FindCoordinator") == expected("1.1", "FindCoordinator") == (0, 1)
     assert [broker.port for broker in fake_cluster.brokers] == ports
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="3.9")
 def test_an_upgraded_coordinator_behaves_as_its_release(fake_cluster: FakeCluster) -> None:
-    coordinator = fake_cluster.cluster.brokers[1].coordinator
+    coordinator = internals(fake_cluster).cluster.brokers[1].coordinator
     assert coordinator.config.is_before_kip_848
-    fake_cluster.upgrade_broker(1, "4.2")
+    fake_cluster.broker(1).upgrade("4.2")
     assert not coordinator.config.is_before_kip_848
 
 
 @pytest.mark.fake_cluster(brokers=2, as_version="2.8")
 def test_a_broker_that_is_down_stays_down(fake_cluster: FakeCluster) -> None:
-    fake_cluster.stop_broker(2)
-    fake_cluster.upgrade_broker(2, "3.0")
+    fake_cluster.broker(2).stop()
+    fake_cluster.broker(2).upgrade("3.0")
     assert [broker.up for broker in fake_cluster.brokers] == [True, False]
-    fake_cluster.start_broker(2)
+    fake_cluster.broker(2).start()
     assert supported(fake_cluster, 2, "OffsetFetch") == expected("3.0", "OffsetFetch") == (0, 8)
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="2.8")
 def test_an_added_broker_has_the_release_of_the_cluster_by_default(fake_cluster: FakeCluster) -> None:
-    assert supported(fake_cluster, fake_cluster.add_broker().node_id, "JoinGroup") == expected("2.8", "JoinGroup")
-    assert supported(fake_cluster, fake_cluster.add_broker(Broker(as_version="2.2")).node_id, "JoinGroup") == (0, 4)
+    assert supported(fake_cluster, fake_cluster.brokers.add().node_id, "JoinGroup") == expected("2.8", "JoinGroup")
+    assert supported(fake_cluster, fake_cluster.brokers.add(Broker(as_version="2.2")).node_id, "JoinGroup") == (0, 4)
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="2.8")
 def test_an_invalid_upgrade_changes_nothing(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match=r"as_version='9\.9'"):
-        fake_cluster.upgrade_broker(1, "9.9")
+        fake_cluster.broker(1).upgrade("9.9")
     with pytest.raises(ConfigError, match="node_id=2: expected one of"):
-        fake_cluster.upgrade_broker(2, "3.9")
+        fake_cluster.broker(2).upgrade("3.9")
     assert supported(fake_cluster, 1, "FindCoordinator") == (0, 3)
 
 
@@ -79,12 +80,12 @@ def test_records_of_groups_have_the_version_of_the_release(fake_cluster: FakeClu
         batches = split_batches(answer.responses[0].partitions[0].records or b"")
         return {int.from_bytes((record.value or b"")[:2], "big") for record in decode_records(batches[-1])}
 
-    fake_cluster.seed_group("before", members=1, topics=["orders"])
+    fake_cluster.group("before").seed(members=1, topics=["orders"])
     assert last_value_versions() == {1}
-    fake_cluster.upgrade_broker(1, "2.2")
-    fake_cluster.seed_group("between", members=1, topics=["orders"])
+    fake_cluster.broker(1).upgrade("2.2")
+    fake_cluster.group("between").seed(members=1, topics=["orders"])
     assert last_value_versions() == {2}
-    fake_cluster.upgrade_broker(1, "2.8")
-    fake_cluster.seed_group("after", members=1, topics=["orders"])
+    fake_cluster.broker(1).upgrade("2.8")
+    fake_cluster.group("after").seed(members=1, topics=["orders"])
     assert last_value_versions() == {3}
     assert [group.state for group in fake_cluster.groups()] == ["Stable"] * 3

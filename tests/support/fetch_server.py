@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from fakebroker import FakeCluster
+from fakebroker.server.fake_cluster import internals
 from tests.support.cluster.cluster_harness import batch
 
 BATCHES, BATCH_BYTES = 40, 1024 * 1024
@@ -25,7 +26,7 @@ def main(mode: Any, limit_bytes: str) -> None:
     with FakeCluster(
         brokers=1, topics={"big": 1}, config=config, journal=mode, journal_bytes=int(limit_bytes)
     ) as cluster:
-        topic = cluster.cluster.topics.get("big")
+        topic = internals(cluster).cluster.topics.get("big")
         assert topic is not None
         for _ in range(BATCHES):
             topic.partitions[0].log.append(batch(bytes(BATCH_BYTES)), 0)

@@ -43,7 +43,7 @@ def stable_group(cluster: FakeCluster, group_id: str = "g") -> str:
 
     Joins with two requests, as new clients do: the response to the first is MEMBER_ID_REQUIRED.
     """
-    with WireClient(cluster.coordinator_of(group_id), "app") as wire:
+    with WireClient(cluster.group(group_id).coordinator(), "app") as wire:
         member_id = wire.ask(join_request(group_id), JoinGroupResponse).member_id
         joined = wire.ask(join_request(group_id, member_id), JoinGroupResponse)
         sync = sync_request(member_id, group_id, joined.generation_id, {member_id: b"all"})

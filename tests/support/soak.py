@@ -1,19 +1,26 @@
 """The cases that a test runs: a sample in `make test`, all of them in `make soak`."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 IS_SOAK = os.environ.get("FAKEBROKER_SOAK") == "1"
 """Whether this is the run of `make soak`."""
 
 soak = pytest.mark.soak
 """Marks a test that runs more cases in `make soak`, which runs the marked tests only."""
+
+
+def soak_only(reason: str) -> Callable[[F], F]:
+    """Return a decorator of a test that only `make soak` runs; the reason is what `make test` says instead."""
+    skipped = pytest.mark.skipif(not IS_SOAK, reason=f"{reason}: make soak")
+    return lambda test: soak(skipped(test))
 
 
 @dataclass

@@ -117,12 +117,46 @@ def test_wrong_results_fail_with_a_diff(target: TargetClass, right: str, wrong: 
         ("A: beat broker=7", "t.txt:2: no broker 7: expected one of 1"),
         ("stop broker=1\nA: find broker=1", "t.txt:3: broker 1 is down: expected one that is up"),
         ("cluster: group.max.size=0", "t.txt: group.max.size=0: expected an integer from 1 to 2147483647"),
-        ("delete topic=gone", "t.txt:2: name='gone': expected a topic that is not internal, one of news"),
+        ("delete topic=gone", "t.txt:2: topic='gone': expected a topic that is not internal, one of news"),
         ("move to=7", "t.txt:2: no broker 7: expected one of 1"),
+        ("do expect", "t.txt:2: condition is missing: expected a value"),
+        ("do expect condition=stable", "t.txt:2: condition='stable': expected a condition such as {'is': "),
     ],
 )
 @on_each_target
 def test_errors_of_steps_that_cannot_be_run(target: TargetClass, lines: str, error: str) -> None:
     with pytest.raises(TranscriptError) as raised:
         run_transcript(f"# Source: none\n{lines}\n", "t.txt", target)
-    assert str(raised.value) == error
+    assert str(raised.value).startswith(error)
+    assert error.endswith(" ") or str(raised.value) == error, "a long list of choices follows"
+
+
+CONDITIONS = """\
+# Source: KIP-848
+cluster: first_epoch=2
+do expect condition={"is":"group.state","group_id":"g","state":"Dead"}
+A: consume topics=news                   -> epoch 2, assignment news-0
+B: join v3 group=h                       -> generation 1, range, leader B, members B
+do expect condition={"is":"group.state","group_id":"h","state":"CompletingRebalance","members":1}
+B: sync B=b1                             -> assignment b1
+do expect condition={"is":"group.stable","group_id":"h","above":0}
+do expect condition={"is":"group.member","group_id":"g","member":"A","state":"STABLE"}
+do expect condition={"all":[{"is":"group.stable","group_id":"g"},{"not":{"is":"group.stable","group_id":"i"}}]}
+do expect condition={"any":[{"is":"requested","api":"SyncGroup","client_id":"B"},{"is":"broker.up","node_id":5}]}
+"""
+
+
+@on_each_target
+def test_conditions_that_hold(target: TargetClass) -> None:
+    check(CONDITIONS, "t.txt", target)
+
+
+@on_each_target
+def test_a_condition_that_does_not_hold_is_an_error_with_the_state(target: TargetClass) -> None:
+    expected = CONDITIONS.replace('"group_id":"h","above":0', '"group_id":"h","above":1')
+    with pytest.raises(TranscriptError) as raised:
+        run_transcript(expected, "t.txt", target)
+    first, second, *_ = str(raised.value).split("\n")
+    assert first == "t.txt:8: group('h').stable(above=1): it does not hold"
+    assert second.startswith("h has been in Stable for 0.0 s. ")
+    assert "Generation 1 with protocol 'range' has 1 member." in second

@@ -17,7 +17,6 @@ from fakebroker.client.admin import (
     partition_handlers,
     transaction_handlers,
 )
-from fakebroker.client.admin.batched_requests import AdminApiHandler, RequestSender
 from fakebroker.client.admin.cluster_calls import ClusterCalls
 from fakebroker.client.admin.descriptions import (
     TRANSACTION_STATES,
@@ -35,15 +34,15 @@ from fakebroker.client.admin.descriptions import (
     TransactionDescription,
     TransactionListing,
 )
-from fakebroker.client.admin.driver import AdminApiDriver
+from fakebroker.client.admin.driver import AdminApiDriver, AdminApiHandler
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.isolation_level import IsolationLevel, isolation_number
-from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.client.transport_security import TransportSecurity
+from fakebroker.client.trio_brokers import TrioBrokers, check_in_trio
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
 from fakebroker.topic_partition import (
@@ -115,9 +114,9 @@ class Admin:
         self._bootstrap_servers, self._client_id = bootstrap_servers, client_id
         self._security = TransportSecurity(security)
         self._timeout_ms, self._connect_timeout_ms = default_api_timeout_ms, connect_timeout_ms
-        self._sender = RequestSender(fall_back, request_timeout_ms)
+        self._fall_back, self._request_timeout_ms = fall_back, request_timeout_ms
         self._backoff = Backoff(retry_backoff_ms, max(retry_backoff_ms, retry_backoff_max_ms))
-        self._opened: BrokerPool | None = None
+        self._opened: TrioBrokers | None = None
 
     async def __aenter__(self) -> Self:
         check_in_trio("the admin client")
@@ -126,15 +125,16 @@ class Admin:
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
         self._cancel_scope = nursery.cancel_scope
-        self._opened = BrokerPool(
+        self._opened = TrioBrokers(
             self._bootstrap_servers,
             self._client_id,
             nursery,
+            request_timeout_ms=self._request_timeout_ms,
             connect_timeout_ms=self._connect_timeout_ms,
             security=self._security,
         )
         try:
-            await self._opened.any()
+            await self._opened.reach_any()
         except BaseException:
             await self._close()
             raise
@@ -152,14 +152,14 @@ class Admin:
         await self._nursery_manager.__aexit__(None, None, None)
 
     @property
-    def _pool(self) -> BrokerPool:
+    def _brokers(self) -> TrioBrokers:
         if self._opened is None:
             raise trio.ClosedResourceError("the admin client is not open: use it in `async with`")
         return self._opened
 
     @property
     def _cluster(self) -> ClusterCalls:
-        return ClusterCalls(self._pool, self._sender, self._backoff, self._timeout_ms)
+        return ClusterCalls(self._brokers, self._backoff, self._request_timeout_ms, self._timeout_ms)
 
     # Groups
 
@@ -177,7 +177,9 @@ class Admin:
         if key_type not in KEY_TYPES:
             raise ConfigError.of("key_type", key_type, one_of(KEY_TYPES, key_type))
         lookup = group_handlers.find_coordinators(key_type)
-        driver: AdminApiDriver[str, Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
+        driver: AdminApiDriver[str, Node] = AdminApiDriver(
+            self._brokers, self._backoff, lookup, None, fall_back=self._fall_back
+        )
         return await driver.run(_keys("keys", keys), self._timeout_ms)
 
     async def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
@@ -400,7 +402,7 @@ class Admin:
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
         """
-        handler = transaction_handlers.fence_producers(int(self._sender.request_timeout_ms))
+        handler = transaction_handlers.fence_producers(int(self._request_timeout_ms))
         return await self._run(handler, _keys("transactional_ids", transactional_ids), key_type="transaction")
 
     # Partitions
@@ -530,7 +532,7 @@ class Admin:
     async def _run_with(
         self, lookup: AdminApiHandler[K, Node], handler: AdminApiHandler[K, V], keys: Sequence[K]
     ) -> Results[K, V]:
-        driver = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, handler)
+        driver = AdminApiDriver(self._brokers, self._backoff, lookup, handler, fall_back=self._fall_back)
         return await driver.run(keys, self._timeout_ms)
 
 

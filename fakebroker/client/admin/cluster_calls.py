@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from fakebroker.client.admin.batched_requests import RequestSender
 from fakebroker.client.admin.descriptions import (
     ClusterDescription,
     GroupListing,
@@ -19,10 +18,9 @@ from fakebroker.client.admin.descriptions import (
     TransactionListing,
 )
 from fakebroker.client.backoff import Backoff
-from fakebroker.client.connection import Connection
 from fakebroker.client.coordinators import RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, BrokerError, BrokerUnreachable, ConnectionLost, TopicError, error_code
-from fakebroker.client.pool import BrokerPool
+from fakebroker.client.trio_brokers import TrioBrokers
 from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout
 from fakebroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -55,15 +53,15 @@ class ClusterCalls(msgspec.Struct, frozen=True):
     """Calls that need no coordinator.
 
     Attributes:
-        pool: Connections to brokers; their addresses are updated.
-        sender: Sends the requests.
+        brokers: Sends the requests.
         backoff: Delays between attempts.
+        request_timeout_ms: How long the controller may take for a request.
         timeout_ms: Maximum duration of a call, retries included.
     """
 
-    pool: BrokerPool
-    sender: RequestSender
+    brokers: TrioBrokers
     backoff: Backoff
+    request_timeout_ms: float
     timeout_ms: float
 
     async def describe(self) -> ClusterDescription:
@@ -91,10 +89,10 @@ class ClusterCalls(msgspec.Struct, frozen=True):
         async def attempt() -> None:
             request = CreateTopicsRequest(
                 topics=[_creatable(topic) for topic in pending.values()],
-                timeout_ms=int(self.sender.request_timeout_ms),
+                timeout_ms=int(self.request_timeout_ms),
                 validate_only=validate_only,
             )
-            response: CreateTopicsResponse = await self.sender.send_one(await self._controller(), request)
+            response: CreateTopicsResponse = await self.brokers.request(request, await self._controller())
             for created in response.topics:
                 error = error_code(created.error_code)
                 if error not in _CREATE_RETRIABLE:
@@ -156,7 +154,7 @@ class ClusterCalls(msgspec.Struct, frozen=True):
 
             async def ask(node: Node) -> None:
                 try:
-                    response = await self.sender.send_one(await self.pool.to(node.node_id), request)
+                    response = await self.brokers.request(request, node.node_id)
                     error = error_code(response.error_code)
                     if error is ErrorCode.NONE:
                         listed[node.node_id] = read(response)
@@ -185,17 +183,15 @@ class ClusterCalls(msgspec.Struct, frozen=True):
         nodes = tuple(Node(each.node_id, each.host, each.port, each.rack) for each in metadata.brokers)
         return ClusterDescription(cluster_id=metadata.cluster_id, controller_id=metadata.controller_id, nodes=nodes)
 
-    async def _controller(self) -> Connection:
+    async def _controller(self) -> int:
         controller_id = (await self._described()).controller_id
         if controller_id < 0:
             raise _IncompleteResult("there is no controller")
-        return await self.pool.to(controller_id)
+        return controller_id
 
     async def _metadata(self, *, with_topics: bool = False) -> MetadataResponse:
         request = MetadataRequest(topics=None if with_topics else [])
-        metadata: MetadataResponse = await self.sender.send_one(await self.pool.any(), request)
-        for broker in metadata.brokers:
-            self.pool.learn(broker.node_id, broker.host, broker.port)
+        metadata: MetadataResponse = await self.brokers.request(request)
         return metadata
 
     async def _until_done(self, api: str, attempt: Callable[[], Awaitable[T]]) -> T:

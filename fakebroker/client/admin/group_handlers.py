@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from fakebroker.client import coordinators
-from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
+from fakebroker.client.admin.driver import AdminApiHandler
 from fakebroker.client.errors import (
     AdminError,
     GroupError,
@@ -43,7 +43,7 @@ def find_coordinators(key_type: str) -> AdminApiHandler[str, Node]:
     def read(
         response: FindCoordinatorResponse, keys: Sequence[str], _node: Node | None
     ) -> Iterator[tuple[str, Node | AdminError]]:
-        for found in coordinators.coordinators_in(coordinators.find_coordinators(keys), response):
+        for found in response.coordinators:
             error = error_code(found.error_code)
             if error is ErrorCode.NONE:
                 yield found.key, Node(found.node_id, found.host, found.port)

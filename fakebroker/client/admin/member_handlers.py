@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from fakebroker.client.admin import group_handlers
-from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
+from fakebroker.client.admin.driver import AdminApiHandler
 from fakebroker.client.coordinators import COORDINATOR_BUSY, COORDINATOR_MOVED
 from fakebroker.client.errors import AdminError, GroupError, MemberError, error_code
 from fakebroker.client.member.requests import PROTOCOL_TYPE

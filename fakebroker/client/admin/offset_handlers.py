@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import Node, OffsetAndMetadata
+from fakebroker.client.admin.driver import AdminApiHandler
 from fakebroker.client.coordinators import RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, GroupError, NoBatchedOffsetFetch, error_code
 from fakebroker.errors import ErrorCode

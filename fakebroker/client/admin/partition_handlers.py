@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import ListedOffset, Node, ProducerDescription
+from fakebroker.client.admin.driver import AdminApiHandler
 from fakebroker.client.errors import AdminError, PartitionError, error_code
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import (

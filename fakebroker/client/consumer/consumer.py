@@ -18,25 +18,18 @@ from typing import Any, Self, TypeVar, Unpack
 
 import trio
 
-from fakebroker.client.connection import Connection
+from fakebroker.client.brokers import Exchange
 from fakebroker.client.consumer.consumer_core import ConsumerCore
 from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.errors import (
-    AuthenticationFailed,
-    BrokerUnreachable,
-    CommitFailed,
-    ConnectionLost,
-    GroupFailed,
-    UnsupportedVersion,
-)
-from fakebroker.client.pool import BrokerPool, check_in_trio
+from fakebroker.client.errors import CommitFailed, GroupFailed, UnsupportedVersion
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
-from fakebroker.client.transport import addresses
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.client.transport_security import TransportSecurity
-from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout, check_number, one_of
+from fakebroker.client.trio_brokers import Alarm, TrioBrokers, check_in_trio
+from fakebroker.errors import ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition, format_partitions
@@ -96,16 +89,16 @@ class Consumer:
         self._core = ConsumerCore(self._settings, _new_member_id)
         self._listeners: dict[RebalanceEvent, RebalanceListener | None] = {}
         self._is_polling = False
-        self._changed, self._rescheduled = trio.Event(), trio.Event()
-        self._next_tick_ms = math.inf
-        self._group_requests_in, self._group_requests = trio.open_memory_channel[OutboundRequest](math.inf)
-        self._group_exchange: tuple[OutboundRequest, trio.CancelScope] | None = None
-        self._group_done = trio.Event()
+        self._changed = trio.Event()
+        self._alarm = Alarm(
+            self._now_ms, lambda: self._core.next_deadline() or math.inf, lambda: self._call(self._core.tick)
+        )
+        self._pending: dict[OutboundRequest, Exchange] = {}
         self._epoch_s = self._opened_s = 0.0
         self._logged = ""
         self._nursery: trio.Nursery | None = None
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery]
-        self._pool: BrokerPool
+        self._brokers: TrioBrokers
 
     async def __aenter__(self) -> Self:
         check_in_trio("the consumer")
@@ -125,11 +118,17 @@ class Consumer:
         """Run the background tasks; shielded, because leaving the group after a cancellation needs them."""
         with trio.CancelScope(shield=True) as self._tasks_scope:
             async with trio.open_nursery() as self._nursery:
-                self._pool = BrokerPool(
-                    self._bootstrap_servers, self._settings.client_id, self._nursery, security=self._security
+                self._brokers = TrioBrokers(
+                    self._bootstrap_servers,
+                    self._settings.client_id,
+                    self._nursery,
+                    request_timeout_ms=self._settings.request_timeout_ms,
+                    # Connecting includes the response to ApiVersions.
+                    connect_timeout_ms=min(DEFAULT_CONNECT_TIMEOUT_MS, self._settings.request_timeout_ms),
+                    serial_lanes=[Lane.GROUP.value],  # Brokers process the requests of a connection in order.
+                    security=self._security,
                 )
-                self._nursery.start_soon(self._run_timers)
-                self._nursery.start_soon(self._send_group_requests)
+                self._nursery.start_soon(self._alarm.run)
                 is_open.set()
         self._nursery = None
 
@@ -150,9 +149,9 @@ class Consumer:
             await self._leave(commits=commits)
         finally:
             await self._wait_for_commits()
-            self._group_requests_in.close()
-            await self._group_done.wait()
-            await self._pool.aclose()
+            while any(outbound.lane is Lane.GROUP for outbound in self._pending):
+                await self._changed.wait()
+            self._brokers.close()
 
     # Subscriptions
 
@@ -435,76 +434,36 @@ class Consumer:
         try:
             return method(*arguments, self._now_ms())
         finally:
-            self._carry_out(self._nursery)
+            self._carry_out()
 
-    def _carry_out(self, nursery: trio.Nursery) -> None:
+    def _carry_out(self) -> None:
         core = self._core
-        while core.addresses:
-            node_id, (host, port) = core.addresses.popitem()
-            self._pool.learn(node_id, host, port)
+        for outbound in [each for each in self._pending if not core.needs(each)]:
+            self._brokers.cancel(self._pending.pop(outbound))
         requests, core.outbound = core.outbound, []
         for outbound in requests:
-            if outbound.lane is Lane.GROUP:
-                self._group_requests_in.send_nowait(outbound)
-            else:
-                nursery.start_soon(self._exchange, outbound)
-        if self._group_exchange is not None and not core.needs(self._group_exchange[0]):
-            self._group_exchange[1].cancel()
-        if (core.next_deadline() or math.inf) < self._next_tick_ms:
-            self._rescheduled.set()
+            if core.needs(outbound):
+                self._send(outbound)
+        self._alarm.reschedule()
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _run_timers(self) -> None:
-        while True:
-            self._rescheduled = trio.Event()
-            self._next_tick_ms = self._core.next_deadline() or math.inf
-            # Relative, because a deadline in trio's time may be rounded to one at which nothing is due yet. A simulated
-            # clock would stay there.
-            with trio.move_on_after(max(0.0, (self._next_tick_ms - self._now_ms()) / 1000)) as scope:
-                await self._rescheduled.wait()
-            if scope.cancelled_caught:  # A call without need would wake `poll`, which would reschedule again.
-                self._call(self._core.tick)
+    def _send(self, outbound: OutboundRequest) -> None:
+        """Send a request; its response or failure goes to the core."""
 
-    async def _send_group_requests(self) -> None:
-        """Send requests to the coordinator one at a time, in order, as brokers process them."""
-        async for outbound in self._group_requests:
-            if self._core.needs(outbound):
-                with trio.CancelScope() as scope:
-                    self._group_exchange = outbound, scope
-                    await self._exchange(outbound)
-                self._group_exchange = None
-        self._group_done.set()
-
-    async def _exchange(self, outbound: OutboundRequest) -> None:
-        """Send a request, and pass the response or its failure to the core."""
-        is_parked = isinstance(outbound.request, (JoinGroupRequest, SyncGroupRequest))
-        timeout_s = math.inf if is_parked else self._settings.request_timeout_ms / 1000
-        connection, response = None, None
-        failure: FakebrokerError | None = None
-        try:
-            with trio.move_on_after(timeout_s):
-                connection = await self._connection(outbound)
+        def done(exchange: Exchange) -> None:
+            del self._pending[outbound]
+            if exchange.sent_ms < math.inf:
                 self._core.connected()
-                response = await connection.request(outbound.request)
-            if response is None:
-                broker = "the cluster" if connection is None else connection.broker
-                failure = WaitTimeout(f"{broker}: no response in {timeout_s * 1000:g} ms")
-        except (BrokerUnreachable, ConnectionLost, AuthenticationFailed) as error:
-            failure = error
-        except UnsupportedVersion as error:
-            self._call(self._core.unsupported, outbound, error)
-            return
-        finally:
-            if response is None and connection is not None:  # later requests would wait for the missing response
-                with trio.CancelScope(shield=True):
-                    await connection.aclose()
-        if response is not None:
-            self._call(self._core.answered, outbound, response)
-        else:
-            self._call(self._core.unanswered, outbound, failure)
+            match exchange.failure:
+                case None:
+                    self._call(self._core.answered, outbound, exchange.response)
+                case UnsupportedVersion() as error:
+                    self._call(self._core.unsupported, outbound, error)
+                case error:
+                    self._call(self._core.unanswered, outbound, error)
 
-    async def _connection(self, outbound: OutboundRequest) -> Connection:
-        if outbound.node_id is None:
-            return await self._pool.any()
-        return await self._pool.to(outbound.node_id, lane=outbound.lane.value)
+        is_parked = isinstance(outbound.request, (JoinGroupRequest, SyncGroupRequest))
+        self._pending[outbound] = self._brokers.send(
+            outbound.request, done, node_id=outbound.node_id, lane=outbound.lane.value, is_parked=is_parked
+        )

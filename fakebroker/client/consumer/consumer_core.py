@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fakebroker.client.backoff import Backoff
 from fakebroker.client.consumer.cluster_metadata import ClusterMetadata
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.diagnosis import Diagnosis
@@ -24,7 +25,7 @@ from fakebroker.client.consumer.subscription import (
     check_pattern,
     check_topics,
 )
-from fakebroker.client.coordinators import coordinators_in, find_coordinators
+from fakebroker.client.coordinators import find_coordinators
 from fakebroker.client.errors import (
     AuthenticationFailed,
     BrokerRefused,
@@ -78,14 +79,12 @@ class ConsumerCore:
 
     Attributes:
         outbound: Requests to send since the driver last took them.
-        addresses: Broker addresses by node id since the driver last took them.
         callbacks: Callbacks to run, in order, when the application polls next.
     """
 
     def __init__(self, settings: ConsumerSettings, new_id: Callable[[], str]) -> None:
         self.settings = settings
         self.outbound: list[OutboundRequest] = []
-        self.addresses: dict[int, tuple[str, int]] = {}
         self.callbacks: deque[RebalanceCallback] = deque()
         self._uses_consumer_protocol = settings.group_protocol == "consumer"
         self.member: GroupMember = (
@@ -104,6 +103,7 @@ class ConsumerCore:
         self._coordinator: int | None = None
         self._lookup: OutboundRequest | None = None  # a look-up of the coordinator that the member did not request
         self._lookup_ms = 0.0  # no such look-up before this time
+        self._lookup_backoff = Backoff(settings.retry_backoff_ms)
         self._without_offset: dict[TopicPartition, None] = {}  # without a committed offset and a reset policy
         self._failures: deque[FakebrokerError] = deque()
         self._diagnosis = Diagnosis()
@@ -388,7 +388,6 @@ class ConsumerCore:
         request: Any = outbound.request
         self._diagnosis.unreachable = None
         if isinstance(response, MetadataResponse):
-            self.addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
             if self._metadata.awaits(request):
                 self._update_metadata(request, response, now_ms)
         elif isinstance(response, FindCoordinatorResponse):
@@ -467,23 +466,22 @@ class ConsumerCore:
     # The coordinator
 
     def _on_coordinator(self, outbound: OutboundRequest, response: FindCoordinatorResponse, now_ms: float) -> None:
-        assert isinstance(outbound.request, FindCoordinatorRequest)
-        found = coordinators_in(outbound.request, response)[0]
+        found = response.coordinators[0]
         error = error_code(found.error_code)
         if error is not ErrorCode.NONE:
             self._on_lookup_error(outbound, error, now_ms)
             return
         self._diagnosis.lookup = ErrorCode.NONE
-        self.addresses[found.node_id] = found.host, found.port
         if self._lookup is outbound or self.member.is_discovering:
             self._lookup, self._coordinator = None, found.node_id
+            self._lookup_backoff.reset()
             self.member.discovered(now_ms)
 
     def _on_lookup_error(self, outbound: OutboundRequest, error: ErrorCode, now_ms: float) -> None:
         if error is not ErrorCode.NETWORK_EXCEPTION:  # then `unreachable` says more
             self._diagnosis.lookup = error
         if self._lookup is outbound:
-            self._lookup, self._lookup_ms = None, now_ms + self.settings.retry_backoff_ms
+            self._lookup, self._lookup_ms = None, now_ms + self._lookup_backoff.next_delay_ms()
         if not error.retriable and self.member.is_down:
             self._offsets.fail_all(error)
         self.member.discovery_failed(error, now_ms)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
@@ -32,6 +33,7 @@ class OffsetOperation:
 
     identity: Identity
     request: OffsetsRequest
+    backoff: Backoff
     error: ErrorCode | None = None
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     is_sent: bool = False
@@ -66,7 +68,9 @@ class GroupOffsets:
     def commit(self, identity: Identity, offsets: Mapping[TopicPartition, int]) -> OffsetOperation:
         """Commit offsets, as a group member or outside of any generation."""
         request = requests.offset_commit(identity, offsets)
-        operation = self._add(OffsetOperation(identity, request, offsets=dict(offsets)))
+        operation = self._add(
+            OffsetOperation(identity, request, Backoff(self._retry_backoff_ms), offsets=dict(offsets))
+        )
         self._last_commits.update(dict.fromkeys(offsets, operation))
         for earlier in self._pending[:-1]:
             if not earlier.is_sent:
@@ -75,7 +79,8 @@ class GroupOffsets:
 
     def look_up(self, identity: Identity, partitions: Iterable[TopicPartition]) -> OffsetOperation:
         """Look up committed offsets."""
-        return self._add(OffsetOperation(identity, requests.offset_fetch(identity, partitions)))
+        request = requests.offset_fetch(identity, partitions)
+        return self._add(OffsetOperation(identity, request, Backoff(self._retry_backoff_ms)))
 
     def _add(self, operation: OffsetOperation) -> OffsetOperation:
         self._pending.append(operation)
@@ -158,7 +163,7 @@ class GroupOffsets:
         self._pending.remove(operation)
 
     def _retry(self, operation: OffsetOperation, now_ms: float) -> None:
-        operation.is_sent, operation.retry_ms = False, now_ms + self._retry_backoff_ms
+        operation.is_sent, operation.retry_ms = False, now_ms + operation.backoff.next_delay_ms()
         self._drop_superseded(operation)
 
     def _drop_superseded(self, operation: OffsetOperation) -> None:

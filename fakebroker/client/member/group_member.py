@@ -68,6 +68,7 @@ class GroupMember(ABC):
 
     settings: CommonSettings
     state: Enum
+    _look_up_api = "FindCoordinator"
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -197,13 +198,42 @@ class GroupMember(ABC):
     def discovered(self, now_ms: float) -> None:
         """The coordinator was found. A member of a generation continues in it, with a heartbeat at once."""
 
-    @abstractmethod
+    def _continue_generation(self, now_ms: float) -> None:
+        """Ask for unknown offsets, and commit: the outcome of requests to the former coordinator is unknown."""
+        self._fetch_offsets(now_ms)
+        if self.settings.commit_interval_ms:
+            self._commit_on_timer(now_ms, now_ms)
+
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
         """The coordinator was not found; without a response the error is NETWORK_EXCEPTION."""
+        if not self.is_discovering:
+            return
+        if error.retriable:
+            self._back_off(now_ms)
+        else:
+            self._fail_on_response(self._look_up_api, error, now_ms)
 
     @abstractmethod
+    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float, text: str | None = None) -> None:
+        """Lose all partitions, report an error and stop.
+
+        Args:
+            api: The API whose response has the error.
+            error: The error.
+            now_ms: The current time.
+            text: The error message in the response.
+        """
+
     def _lose_coordinator(self, now_ms: float) -> None:
-        """Look the coordinator up again after a back-off."""
+        """Look the coordinator up again after a back-off; requests in flight fail."""
+        self.has_coordinator = False
+        self._in_flight.clear()
+        self._coordinator_lost()
+        self._back_off(now_ms)
+
+    @abstractmethod
+    def _coordinator_lost(self) -> None:
+        """Change the state and the timers: there is no coordinator."""
 
     def connection_lost(self, now_ms: float) -> None:
         """The connection to the coordinator was lost or could not be established; requests in flight fail."""
@@ -301,6 +331,18 @@ class GroupMember(ABC):
     def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
         self._in_flight.add(request, self.identity)
         self.effects.append(Send(request, scheduled_ms))
+
+    def _retry_commit(self, now_ms: float, *, is_awaited: bool) -> None:
+        """Commit again after a back-off.
+
+        Args:
+            now_ms: The current time.
+            is_awaited: Whether a rebalance waits for the commit. If not, the timer of automatic commits is set.
+        """
+        if is_awaited:
+            self._back_off(now_ms)
+        else:
+            self._timers.set(Timer.COMMIT, now_ms + self._backoff.next_delay_ms())
 
     def _back_off(self, now_ms: float) -> None:
         self._timers.set(Timer.RETRY, now_ms + self._backoff.next_delay_ms())

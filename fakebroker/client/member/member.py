@@ -151,17 +151,7 @@ class Member(GroupMember):
         if self._rejoin_needed:
             self._rejoin(now_ms)
             return
-        self._fetch_offsets(now_ms)
-        if self.settings.commit_interval_ms:  # the outcome of the last commit is unknown
-            self._commit_on_timer(now_ms, now_ms)
-
-    def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        if self.state not in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
-            return
-        if error.retriable:
-            self._back_off(now_ms)
-        else:
-            self._fail_on_response("FindCoordinator", error, now_ms)
+        self._continue_generation(now_ms)
 
     def metadata(
         self, partition_counts: Mapping[str, int], now_ms: float, *, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS
@@ -238,19 +228,16 @@ class Member(GroupMember):
         self.effects.append(Fatal(error, message, now_ms, self.identity))
         self._stop()
 
-    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float) -> None:
+    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float, text: str | None = None) -> None:
         self._fail(error, f"{api} for group {self.settings.group_id!r} failed with {error.name}", now_ms)
 
     def _extend_session(self, now_ms: float) -> None:
         self._timers.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
 
-    def _lose_coordinator(self, now_ms: float) -> None:
-        self.has_coordinator = False
-        self._in_flight.clear()
+    def _coordinator_lost(self) -> None:
         if self._leadership is not None:
             self._leadership.awaits_counts = False
         self._enter(MemberState.REDISCOVERING)
-        self._back_off(now_ms)
 
     # Rebalances
 
@@ -405,10 +392,8 @@ class Member(GroupMember):
         match response:
             case HeartbeatResponse() if Timer.HEARTBEAT in self._timers:
                 self._timers.set(Timer.HEARTBEAT, now_ms + self._backoff.next_delay_ms())
-            case OffsetCommitResponse() if self.state is MemberState.PART_OF_GROUP:
-                self._timers.set(Timer.COMMIT, now_ms + self._backoff.next_delay_ms())
-            case OffsetCommitResponse() if self.state is MemberState.STOPPED:
-                self._back_off(now_ms)
+            case OffsetCommitResponse() if self.state in _IN_SESSION:
+                self._retry_commit(now_ms, is_awaited=self.state is MemberState.STOPPED)
             case OffsetFetchResponse() if self.state is MemberState.PART_OF_GROUP:
                 self._back_off(now_ms)
             case JoinGroupResponse():

@@ -1,6 +1,6 @@
 """How a transactional producer reacts to each error in a response, as one table.
 
-`Producer._on_error` carries out the reactions. Sources: the response handlers in Kafka's `TransactionManager`, and
+`Producer.answered` carries out the reactions. Sources: the response handlers in Kafka's `TransactionManager`, and
 `Sender.failBatch` for Produce.
 """
 

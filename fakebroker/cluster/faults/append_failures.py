@@ -29,10 +29,12 @@ class AppendFailures:
 
     Attributes:
         active: The failures, oldest first, including those whose `times` are used up.
+        by_id: All failures since the last reset, also those that were removed, by id.
     """
 
     def __init__(self) -> None:
         self.active: list[AppendFailure] = []
+        self.by_id: dict[str, AppendFailure] = {}
         self._count = 0
 
     def add(self, topic: str, partition: int, error: ErrorCode, times: int | None) -> AppendFailure:
@@ -40,6 +42,7 @@ class AppendFailures:
         self._count += 1
         added = AppendFailure(self._count, topic, partition, error, times)
         self.active.append(added)
+        self.by_id[added.id] = added
         return added
 
     def remove(self, failure: AppendFailure) -> None:

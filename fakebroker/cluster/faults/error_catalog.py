@@ -12,6 +12,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.proposals import PROPOSALS
 from fakebroker.protocol.registry import Api
 from fakebroker.protocol.schema import Struct, Versions
+from fakebroker.topic_partition import topic_id_text
 
 
 class Place(NamedTuple):
@@ -401,6 +402,7 @@ _KINDS = {
     "transactional_id": "transactional_id",
     "v3_and_below_transactional_id": "transactional_id",
 }
+_MEMBER_KINDS = ("member_id", "instance_id")
 # Arrays of plain values that identify groups, topics or partitions, with the kind of name.
 _BARE_KINDS = {
     "coordinator_keys": "group",
@@ -412,9 +414,18 @@ _BARE_KINDS = {
     "partitions": "partition",
     "transactional_ids": "transactional_id",
 }
-_PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_indexes")}
-"""The paths of partitions in requests whose errors are about the request as a whole."""
-_TOPIC_RESOURCE, GROUP_KEY, TRANSACTION_KEY = 2, 0, 1
+_PATHS_WITHOUT_ERRORS = {
+    "DescribeClientQuotas": ("components",),
+    "DescribeUserScramCredentials": ("users",),
+    "ListPartitionReassignments": ("topics", "partition_indexes"),
+}
+"""The paths of parts in requests whose errors are about the request as a whole."""
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+_TOPIC_RESOURCE = 2
+_RESOURCE_TYPES = {2: "topic", 4: "broker", 8: "broker_logger", 16: "client_metrics", 32: "group"}
+"""Types of resources that have configs, by their codes (Kafka's `ConfigResource.Type`)."""
+_DEFAULT = "<default>"
+"""The name of the entity that stands for all users, client ids or addresses without a quota of their own."""
 
 
 def error_places(api: Api) -> tuple[Place, ...]:
@@ -429,7 +440,10 @@ def _proposed_places(api: Api) -> tuple[Place, ...]:
 
 
 Part = Mapping[str, Any]
-"""The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id and so on."""
+"""The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id and so on.
+
+`resource` has a tuple of names, such as "group:billing": a quota can be about a user and a client id.
+"""
 
 TopicName = Callable[[bytes], str | None]
 """A function that returns the name of the topic with an id; None if there is no such topic."""
@@ -437,7 +451,7 @@ TopicName = Callable[[bytes], str | None]
 
 def is_identity(field_name: str) -> bool:
     """Return whether a field identifies its struct. Responses repeat these fields of requests."""
-    return field_name in _KINDS or field_name in ("resource_type", "user")
+    return field_name in _KINDS or field_name in ("resource_type", "user", "entity")
 
 
 def kind_of(field_name: str) -> str | None:
@@ -457,8 +471,44 @@ def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, An
             value = topic_name(value)
         elif field.name == "resource_name" and getattr(struct, "resource_type", None) != _TOPIC_RESOURCE:
             value = None
+        if field.name == "topic_id" and version in field.versions:
+            part["topic_id"] = topic_id_text(struct.topic_id)  # type: ignore[attr-defined]  # it has the field
         part[kind] = value
+    if resources := _resources(struct):
+        part["resource"] = resources
     return part
+
+
+def _resources(struct: Any) -> tuple[str, ...]:
+    """Return the resources that a struct names: of configs, of quotas, and users with SCRAM credentials."""
+    if not _names_resource(type(struct)):
+        return ()
+    if hasattr(struct, "resource_type"):
+        return (f"{_RESOURCE_TYPES.get(struct.resource_type, struct.resource_type)}:{struct.resource_name}",)
+    if hasattr(struct, "entity"):
+        return tuple(f"{each.entity_type}:{each.entity_name or _DEFAULT}" for each in struct.entity)
+    if hasattr(struct, "match"):
+        return (f"{struct.entity_type}:{struct.match or _DEFAULT}",)
+    return (f"user:{struct.user if hasattr(struct, 'user') else struct.name}",)
+
+
+def _names_resource(struct: Any) -> bool:
+    fields = {field.name for field in struct.FIELDS}
+    return bool(fields & {"resource_type", "entity", "match", "user"}) or _names_user(struct)
+
+
+def has_names(part: Part, named: Part) -> bool:
+    """Return whether a part has the names of filters. Names that the part lacks are not compared."""
+    return all(_has_name(part, kind, name) for kind, name in named.items())
+
+
+def _has_name(part: Part, kind: str, name: object) -> bool:
+    if kind == "member":
+        known = [part[each] for each in _MEMBER_KINDS if each in part]
+        return not known or name in known
+    if kind == "resource":
+        return kind not in part or name in (part[kind] or ())
+    return bool(part.get(kind, name) == name)
 
 
 def bare_part(array: str, value: object) -> dict[str, Any]:
@@ -488,7 +538,7 @@ def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: Topi
     if entries is None:  # A null array requests everything.
         yield part
     elif not entries:
-        yield dict.fromkeys(_KINDS.values()) | part
+        yield dict.fromkeys((*_KINDS.values(), "topic_id", "resource")) | part
     for entry in entries or ():
         if isinstance(entry, Struct):
             yield from _parts(entry, path[1:], version, topic_name, part)
@@ -500,12 +550,22 @@ def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: Topi
 def kinds_of(api: Api) -> tuple[str, ...]:
     """Return the kinds of names in the requests and responses of an API."""
     found: dict[str, None] = {}
+    paths: list[tuple[type[Struct], tuple[str, ...]]] = []
     for place in error_places(api):
-        for message, path in ((api.request, place.request_path), (api.response, place.response_path)):
-            found |= dict.fromkeys(_kinds_on(message, path))
+        paths += [(api.request, place.request_path), (api.response, place.response_path)]
+    if api.name in ("DescribeClientQuotas", "DescribeUserScramCredentials"):
+        paths.append((api.request, _PATHS_WITHOUT_ERRORS[api.name]))
+    for message, path in paths:
+        found |= dict.fromkeys(_kinds_on(message, path))
     if api.name == "FindCoordinator":  # Its keys are groups or transactional ids.
         found["transactional_id"] = None
     return tuple(found)
+
+
+def filters_of(api: Api) -> tuple[str, ...]:
+    """Return the filters of names that requests of an API can match: its kinds, and `member` for ids of members."""
+    kinds = kinds_of(api)
+    return tuple(dict.fromkeys("member" if kind in _MEMBER_KINDS else kind for kind in kinds))
 
 
 def _kinds_on(message: type[Struct], path: tuple[str, ...]) -> Iterator[str]:
@@ -518,9 +578,11 @@ def _kinds_on(message: type[Struct], path: tuple[str, ...]) -> Iterator[str]:
 
 def _own_kinds(struct: Any) -> list[str]:
     names = [field.name for field in struct.FIELDS if field.name != "name" or not _names_user(struct)]
-    return [_KINDS[name] for name in names if name in _KINDS]
+    kinds = [_KINDS[name] for name in names if name in _KINDS]
+    kinds += ["topic_id"] * ("topic_id" in names)
+    return kinds + ["resource"] * _names_resource(struct)
 
 
 def _names_user(struct: type[Struct]) -> bool:
     """Return whether the field `name` of a struct names a user with SCRAM credentials."""
-    return struct.__name__.startswith("ScramCredential")
+    return struct.__name__.startswith(("ScramCredential", "UserName"))

@@ -14,6 +14,7 @@ from fakebroker.cluster.faults.error_catalog import (
     Place,
     TopicName,
     bare_part,
+    has_names,
     is_identity,
     kind_of,
     part_of,
@@ -47,8 +48,8 @@ class InjectedError(NamedTuple):
     topic_name: TopicName
 
     def covers(self, part: Part) -> bool:
-        """Return whether a part gets the error. Names that the part lacks are not compared."""
-        return all(part.get(kind, name) == name for kind, name in self.named.items())
+        """Return whether a part gets the error."""
+        return has_names(part, self.named)
 
     def part_of(self, struct: Struct, outer: Part) -> Part:
         return {**outer, **part_of(struct, self.version, self.topic_name)}

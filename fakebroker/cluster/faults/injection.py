@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Boundaries, Call, Peer
-from fakebroker.cluster.faults.actions import BoundAction, PendingActions
+from fakebroker.cluster.faults import request_fields
+from fakebroker.cluster.faults.actions import MAX_ERROR_LENGTH, MAX_ERRORS, BoundAction, PendingActions
 from fakebroker.cluster.faults.error_catalog import (
     GROUP_KEY,
     TRANSACTION_KEY,
@@ -18,7 +21,8 @@ from fakebroker.cluster.faults.error_catalog import (
     Place,
     TopicName,
     error_places,
-    kinds_of,
+    filters_of,
+    has_names,
     requested_parts,
 )
 from fakebroker.cluster.faults.error_responses import (
@@ -37,6 +41,8 @@ from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
+from fakebroker.topic_partition import topic_id_text
+from fakebroker.validation import plain
 
 Send = Callable[[Call, Message | None, float], None]
 """Sends the response to a call at a time in milliseconds. None: the call gets no response."""
@@ -53,13 +59,13 @@ READS = ("Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeLogDirs", "
 
 
 def bind_function(action: Action) -> BoundAction:
-    """Bind an action that is a function. Events are bound by `ClusterCommands`, which has the commands.
+    """Bind an action that is a function. Events are bound by `handles/faults.py`, which knows the commands.
 
     Raises:
         ConfigError: The action is an event.
     """
     if not callable(action):
-        raise ConfigError.of("action", action, "a function: only ClusterCommands can run events", where="fault")
+        raise ConfigError.of("action", action, "a function: only a cluster with handles can run events", where="fault")
     return BoundAction(name_of(action), action)
 
 
@@ -84,6 +90,20 @@ def name_of(function: Any) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
+def plain_fault(fault: Fault) -> dict[str, object]:
+    """Return the fields of a fault that differ from their defaults, as plain values; functions by their names."""
+    fields = msgspec.structs.asdict(fault).items()
+    values = {name: plain(value) for name, value in fields if name != "error" and value != _DEFAULTS[name]}
+    if callable(values.get("where")):
+        values["where"] = name_of(values["where"])
+    for name in _ACTIONS.intersection(values):
+        actions = [name_of(action) if callable(action) else action for action in actions_of(values[name])]
+        values[name] = actions if len(actions) > 1 else actions[0]
+    return values if fault.code is None else {**values, "error": fault.code.name}
+
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
+_ACTIONS = {"before", "then"}
 _FIRST_GARBLED = 8  # The index after the size of the frame and the correlation id.
 
 
@@ -91,6 +111,7 @@ class ActiveFault:
     """An active fault, and how often it was applied.
 
     Attributes:
+        id: Its number in the cluster, from 1, as text.
         fault: The rule.
         added_ms: When it was added, by the brokers' time, in milliseconds.
         seen: How many requests matched its filters, regardless of `nth`, `every` and `probability`.
@@ -108,6 +129,7 @@ class ActiveFault:
         "errors",
         "fault",
         "hits",
+        "id",
         "seen",
         "stale_metadata",
         "then",
@@ -115,12 +137,14 @@ class ActiveFault:
 
     def __init__(
         self,
+        id: str,  # noqa: A002  # its name in HTTP
         fault: Fault,
         now_ms: float,
         stale_metadata: StaleMetadata | None = None,
         before: tuple[BoundAction, ...] = (),
         then: tuple[BoundAction, ...] = (),
     ) -> None:
+        self.id = id
         self.fault = fault
         self.stale_metadata = stale_metadata
         self.before, self.then = before, then
@@ -157,6 +181,7 @@ class ActiveFault:
             and self._is_on(call.received_ms)
             and (fault.error is None or place_of(fault, call) is not None)
             and (not self._named or self._matches_names(call, topic_name))
+            and (fault.where is None or self._has_fields(call))
         )
 
     def _is_on(self, now_ms: float) -> bool:
@@ -176,14 +201,24 @@ class ActiveFault:
         return (now_ms - self.added_ms) / 1000 - self.fault.after_s
 
     def _matches_names(self, call: Call, topic_name: TopicName) -> bool:
-        if not set(self._named) <= set(kinds_of(call.api)):
+        if not set(self._named) <= set(filters_of(call.api)):
             return False
+        named = _names_for(self.fault, call)
         parts = (
             fetched_parts(call, topic_name)
             if call.api.name == "Fetch"
             else requested_parts(call.api, call.request, call.api_version, topic_name)
         )
-        return any(all(part.get(kind, name) == name for kind, name in self._named.items()) for part in parts)
+        return any(has_names(part, named) for part in parts)
+
+    def _has_fields(self, call: Call) -> bool:
+        """Return whether the request has the fields of `where`. A function that fails matches no request."""
+        try:
+            return request_fields.holds(self.fault.where, call)
+        except Exception as error:
+            if len(self.errors) < MAX_ERRORS:
+                self.errors.append(f"where at {call!r}: {error!r}"[:MAX_ERROR_LENGTH])
+            return False
 
 
 class DelayedRequest(NamedTuple):
@@ -216,6 +251,7 @@ class FaultInjector:
         handle_late: Called with a request whose delay is over, and the time.
 
     Attributes:
+        by_id: All faults since the last reset, also those that were removed, by id.
         active: The faults that were not removed, oldest first. The first one that applies to a request is used.
         actions: The actions that are due.
     """
@@ -230,6 +266,8 @@ class FaultInjector:
         handle_late: Callable[[DelayedRequest, float], None],
     ) -> None:
         self.active: list[ActiveFault] = []
+        self.by_id: dict[str, ActiveFault] = {}
+        self._added = 0
         self.actions = PendingActions()
         self._brokers = brokers
         self._topics = topics
@@ -255,7 +293,9 @@ class FaultInjector:
             ConfigError: The fault is invalid, has no effect, or can never match a request.
         """
         fault = checked(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
+        self._added += 1
         added = ActiveFault(
+            str(self._added),
             fault,
             now_ms,
             StaleMetadata(self._brokers, self._topics) if fault.stale else None,
@@ -263,6 +303,7 @@ class FaultInjector:
             bound_actions("then", fault.then, bind),
         )
         self.active.append(added)
+        self.by_id[added.id] = added
         return added
 
     def remove(self, fault: ActiveFault) -> None:
@@ -277,6 +318,7 @@ class FaultInjector:
     def reset(self, fresh: "FaultInjector") -> None:
         """Deactivate all faults, drop delayed requests and responses, and use the random numbers of a new injector."""
         self.active.clear()
+        self.by_id.clear()
         self.actions.clear()
         for response, _ in list(self._delayed):
             self._delayed.cancel(response)
@@ -368,7 +410,7 @@ class FaultInjector:
         place = place_of(fault, call)
         assert place is not None
         assert fault.code is not None
-        named = fault.named
+        named = _names_for(fault, call)
         if getattr(call.request, "key_type", GROUP_KEY) == TRANSACTION_KEY and "transactional_id" in named:
             named = {"group": named["transactional_id"]}  # the kind of all keys of coordinators in messages
         return InjectedError(fault.code, place, call.api_version, named, self._topics.name_of)
@@ -419,6 +461,14 @@ class FaultInjector:
         return frame * 2 if fault.twice else frame
 
 
+def _names_for(fault: Fault, call: Call) -> dict[str, Any]:
+    """Return the names in the filters of a fault. All parts of a call belong to a member with its client id."""
+    named = fault.named
+    if named.get("member") == call.client_id:
+        del named["member"]
+    return named
+
+
 def place_of(fault: Fault, call: Call) -> Place | None:
     """Return the place of a fault's error in the response to a call; None if its version has no place for the error.
 
@@ -430,7 +480,7 @@ def place_of(fault: Fault, call: Call) -> Place | None:
     ]
     if fault.partition is not None:
         return places[-1] if places else None
-    if fault.topic or fault.member_id or fault.instance_id:
+    if fault.topic or fault.topic_id or fault.member or fault.resource:
         return next((place for place in places if place.response_path), next(iter(places), None))
     return next(iter(places), None)
 
@@ -438,7 +488,11 @@ def place_of(fault: Fault, call: Call) -> Place | None:
 def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
     """Return the partitions of a Fetch, including the partitions of its fetch session (KIP-227)."""
     return [
-        {"topic": topic or topic_name(topic_id), "partition": index}
+        {
+            "topic": topic or topic_name(topic_id),
+            "partition": index,
+            "topic_id": None if topic else topic_id_text(topic_id),
+        }
         for topic, topic_id, index in call.broker.fetch_sessions.requested(call.request)
     ]
 

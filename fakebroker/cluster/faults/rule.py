@@ -3,24 +3,27 @@
 Depends on the tables of APIs and versions, to reject faults that can never match a request.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from fakebroker.cluster.faults.error_catalog import error_places, kinds_of
+from fakebroker.cluster.faults import request_fields
+from fakebroker.cluster.faults.error_catalog import error_places, filters_of
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.proposals import api_of_version
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
-from fakebroker.topic_partition import parse_partition
+from fakebroker.topic_partition import PartitionName, parse_partition
 from fakebroker.validation import Positive, PositiveSeconds, Seconds, convert, plain
 
 Action = Mapping[str, Any] | Callable[[Any], object]
-"""An event, such as `{"do": "stop_broker", "node_id": 1}`; or in Python, a function of the `Call`."""
+"""An event, such as `{"do": "broker.stop", "node_id": 1}`; or in Python, a function of the `Call`."""
 
+_Where = Annotated[Any, Meta(extra_json_schema={"description": "[path, operator, value], or a list of them."})]
 _Actions = Annotated[Any, Meta(extra_json_schema={"description": "An event, or a list of events."})]
 
 
@@ -37,26 +40,31 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         client_id: The client id of the request.
         group: A group in the request. If the API has an error per group, only that group gets the error; the same holds
             for members, transactional ids, topics and partitions.
-        member_id: A member in the request, by its member id. Clients and static members have the filters `client_id`
-            and `instance_id`.
-        instance_id: A static member in the request, by its `group.instance.id`.
+        member: A member in a request that names members, by its member id, instance id or client id.
         transactional_id: A transactional id in the request.
-        topic: A topic in the request.
-        partition: A partition in the request, as Kafka writes it, such as "orders-0".
-        nth: Only the nth of the requests that match all filters above, counted from 1.
+        topic: A topic in the request, by its name; also if the request names it by its id.
+        topic_id: A topic in the request, by its id as `TopicView.topic_id` has it; only in requests that name ids.
+        partition: A partition in the request: "orders-0" or ("orders", 0).
+        resource: A resource of a config, a quota or credentials: "topic:orders", "broker:1", "group:billing",
+            "user:alice", "client-id:app", "ip:10.0.0.1", "user:<default>".
+        where: Fields of the request: a path, an operator and a value, such as
+            `("topics.partitions.committed_offset", ">=", 100)`, or a list of them, which all hold. A path leads through
+            arrays: one of their entries has to match. Operators: ==, !=, <, <=, >, >=, contains (a text). In Python
+            also a function of the `Call`.
+        nth: Only the nth of the requests that match all filters above, counted from 1 since the fault was added.
         every: Only every nth of them.
-        probability: The probability that it applies to each of them; depends on the seed of the cluster.
+        probability: The probability that it applies to each of them. The seed of the cluster decides the draws.
         after_s: Starts this many seconds after it was added, by the brokers' clock.
         for_s: Ends this many seconds after its start, by the brokers' clock.
         times: The maximum number of times that it applies.
         error: The error in the response, by Kafka's name. Only requests in versions with this error match.
         before: Commands of the cluster that run before the request is handled: an event such as
-            `{"do": "stop_broker", "node_id": 1}`, or a list of events. In Python also functions, which get the `Call`.
+            `{"do": "broker.stop", "node_id": 1}`, or a list of events. In Python also functions, which get the `Call`.
             Nothing else happens between the commands and the request. A request whose broker they stop is lost.
         delay_before_s: How many seconds pass by the brokers' clock until the request is handled, or a range to draw the
             delay from; as over a slow network. Later requests of the connection wait behind it.
-        then: Commands that run after the request was handled, and before its response is sent; as `before`. A JoinGroup
-            or SyncGroup that waits for other members has been handled.
+        then: Commands that run after the request was handled, and before its response is sent; as `before`. For a
+            JoinGroup or SyncGroup that waits for other members, they run when its wait begins.
         delay_s: How many seconds the response is delayed by the brokers' clock, or a range to draw the delay from.
         drop: The connection is closed instead of a response.
         silent: There is no response. Further requests on the connection get no response either.
@@ -66,8 +74,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         garble_bytes: This many random bytes of the response, after its correlation id, are changed.
         throttle_time_ms: The throttle time in the response. The broker reads no further requests from the connection
             until it has passed, by the clients' clock (KIP-219).
-        handles: Whether the request takes effect. By default it does not if it gets an error or no response.
-            `drop=True, handles=True` is a request that takes effect although its response is lost.
+        handles: Whether the request takes effect. By default, a request with `error`, `drop` or `silent` has no effect,
+            and every other has. `drop=True, handles=True` is a request whose response is lost.
+        may_miss: Whether it may apply to no request. By default that is an error at the end of its `with` and of a
+            test with the pytest plugin, because the usual reason is a misspelled name.
     """
 
     api: str | None
@@ -75,11 +85,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     broker: int | None = None
     client_id: str | None = None
     group: str | None = None
-    member_id: str | None = None
-    instance_id: str | None = None
+    member: str | None = None
     transactional_id: str | None = None
     topic: str | None = None
-    partition: str | None = None
+    topic_id: str | None = None
+    partition: PartitionName | None = None
+    resource: str | None = None
+    where: _Where = None
     nth: Positive | None = None
     every: Positive | None = None
     probability: Annotated[float, Meta(gt=0, le=1)] | None = None
@@ -99,6 +111,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     garble_bytes: Positive | None = None
     throttle_time_ms: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     handles: bool | None = None
+    may_miss: bool = False
 
     @property
     def takes_effect(self) -> bool:
@@ -112,45 +125,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def named(self) -> dict[str, Any]:
-        """The names in its filters, by kind: group, member_id, instance_id, transactional_id, topic, partition."""
-        kinds = ("group", "member_id", "instance_id", "transactional_id", "topic")
+        """The names in its filters, by kind: group, member, transactional_id, topic, topic_id, resource, partition."""
+        kinds = ("group", "member", "transactional_id", "topic", "topic_id", "resource")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
             named["topic"], named["partition"] = parse_partition(self.partition, where="fault")
         return named
-
-
-class FaultOptions(TypedDict, total=False):
-    """The fields of `Fault` except `api`, as keyword arguments of functions."""
-
-    versions: str | None
-    broker: int | None
-    client_id: str | None
-    group: str | None
-    member_id: str | None
-    instance_id: str | None
-    transactional_id: str | None
-    topic: str | None
-    partition: str | None
-    nth: int | None
-    every: int | None
-    probability: float | None
-    after_s: float
-    for_s: float | None
-    times: int | None
-    error: ErrorCode | str | None
-    before: Action | Sequence[Action] | None
-    delay_before_s: float | tuple[float, float] | None
-    then: Action | Sequence[Action] | None
-    delay_s: float | tuple[float, float] | None
-    drop: bool
-    silent: bool
-    stale: bool
-    twice: bool
-    cut_bytes: int | None
-    garble_bytes: int | None
-    throttle_time_ms: int | None
-    handles: bool | None
 
 
 _EFFECTS = (
@@ -164,7 +144,8 @@ _CONTRADICTIONS = {
     "cut_bytes": ("twice", "throttle_time_ms"),
     "stale": ("error",),
     "nth": ("every", "times"),
-    "partition": ("topic",),
+    "partition": ("topic", "topic_id"),
+    "topic": ("topic_id",),
 }
 _STALE_APIS = ("FindCoordinator", "Metadata")
 """The APIs that report leaders and coordinators."""
@@ -193,6 +174,11 @@ def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions
     _check_effects(fault)
     if fault.partition is not None:
         parse_partition(fault.partition, where="fault")
+    if fault.resource is not None and ":" not in fault.resource:
+        raise _error("resource", fault.resource, "a type and a name, such as 'group:billing' or 'user:alice'")
+    if fault.topic_id is not None and not re.fullmatch("[A-Za-z0-9_-]{22}", fault.topic_id):
+        raise _error("topic_id", fault.topic_id, "the 22 characters of `TopicView.topic_id`")
+    request_fields.check(fault.where, fault.api)
     if fault.stale and fault.api not in _STALE_APIS:
         raise _error("api", fault.api, f"{' or '.join(_STALE_APIS)} with stale=True")
     if fault.api is None:
@@ -248,7 +234,7 @@ def actions_of(value: Any) -> tuple[Action, ...]:
 
 
 def _check_actions(name: str, value: Any) -> None:
-    """Check the form of actions. `ClusterCommands` checks their commands and arguments."""
+    """Check the form of actions. `handles/faults.py` checks their commands and arguments."""
     actions = actions_of(value)
     if value is not None and not actions:
         raise _error(name, value, "an event, a function, or a list of them")
@@ -286,7 +272,7 @@ def _versions(fault: Fault, api: Api, supported: list[Versions]) -> list[int]:
 
 
 def _check_kinds(fault: Fault, api: Api) -> None:
-    kinds = kinds_of(api)
+    kinds = filters_of(api)
     for kind, value in fault.named.items():
         if kind not in kinds:
             expected = f"{' or '.join(kinds)}: {api.name} has no {kind}" if kinds else f"none: {api.name} has no {kind}"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.phrases import columns
 from fakebroker.cluster.journal.journal import DroppedCalls, DroppedKind, JournalMode
 from fakebroker.cluster.request_ids import (
     TopicRef,
@@ -31,7 +32,7 @@ from fakebroker.errors import (
     shown,
 )
 from fakebroker.protocol.registry import API_BY_NAME
-from fakebroker.topic_partition import parse_partition
+from fakebroker.topic_partition import PartitionName, parse_partition
 
 # The last requests of a group's members
 
@@ -120,8 +121,7 @@ def _lines(calls: Sequence[Numbered], shown: Sequence[int], marks: Mapping[int, 
         return ["  (no requests)"]
     start_ms = calls[0][1].received_ms
     rows = [_HEAD, *(_cells(*calls[index], marks.get(index, ""), start_ms) for index in shown)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = columns(rows)
     for at in range(len(shown) - 1, 0, -1):
         if shown[at] != shown[at - 1] + 1:
             lines.insert(at + 1, _GAP)
@@ -163,8 +163,9 @@ class Filters(TypedDict, total=False):
             response assigns this member id.
         instance_id: The request contains this `group.instance.id`.
         topic: The request names this topic, by name or by id; or it is a Fetch whose response has the topic.
-        partition: The request names this partition, such as "orders-0". A number matches any partition with this index;
-            with `topic`, only the partition of this topic. The same requests and responses are searched as for `topic`.
+        partition: The request names this partition: "orders-0" or ("orders", 0). A number matches any partition with
+            this index; with `topic`, only the partition of this topic. The same requests and responses are searched as
+            for `topic`.
         transactional_id: The request names this transactional id.
         producer_id: The request names this producer id, also in record batches; or its response assigns it.
         generation: The request has this generation, or in a consumer group (KIP-848) this member epoch.
@@ -182,7 +183,7 @@ class Filters(TypedDict, total=False):
     member: str
     instance_id: str
     topic: str
-    partition: int | str
+    partition: int | PartitionName
     transactional_id: str
     producer_id: int
     generation: int
@@ -339,7 +340,7 @@ def _checked(api: str | None, filters: Mapping[str, object], node_ids: Iterable[
 
 def _partition(partition: object) -> tuple[str | None, int]:
     """Return the topic and the index of the filter `partition`; the topic is None if the filter is a number."""
-    if isinstance(partition, str) and not partition.isdecimal():
+    if isinstance(partition, tuple) or (isinstance(partition, str) and not partition.isdecimal()):
         return parse_partition(partition)
     if isinstance(partition, str):
         return None, int(partition)
@@ -393,14 +394,14 @@ _SHOWN = 10
 class JournalQueries:
     """Queries on a journal, which belongs to a cluster in this or another process, or comes from a file."""
 
-    def journal_view(self) -> "JournalView":
+    def view(self) -> "JournalView":
         """Return the journal as it is now."""
         raise NotImplementedError
 
     def requests(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
         """Return the requests in the journal, oldest first, with their responses.
 
-        Requests that the journal has dropped are missing, see `journal_dropped`.
+        Requests that the journal has dropped are missing, see `JournalView.dropped`.
 
         Args:
             api: Only requests of this API, by Kafka's name, such as "JoinGroup".
@@ -410,13 +411,13 @@ class JournalQueries:
         Raises:
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
-        view = self.journal_view()
+        view = self.view()
         matches = view.matcher(api, {"client_id": client_id, **filters})
         return [call for call in view.calls if matches(call)]
 
     def responses(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
         """Return the matching requests that have a response, in the order of their responses; see `requests`."""
-        view = self.journal_view()
+        view = self.view()
         matches = view.matcher(api, {"client_id": client_id, **filters})
         answered = [numbered for numbered in view.numbered() if numbered[1].has_response and matches(numbered[1])]
         return [call for _, call in sorted(answered, key=_order_of_response)]
@@ -428,7 +429,7 @@ class JournalQueries:
             IncompleteJournalError: The journal has dropped requests that may match. The message says how many.
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
-        view = self.journal_view()
+        view = self.view()
         given = {"client_id": client_id, **filters}
         matches = view.matcher(api, given)
         view.check_complete(f"{described(api, given)} cannot be counted:", [matches])
@@ -448,7 +449,7 @@ class JournalQueries:
             ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
         __tracebackhide__ = True  # pytest shows the test's call.
-        view = self.journal_view()
+        view = self.view()
         pairs = [pair(step) for step in steps]
         if not pairs:
             raise ConfigError.of("steps", (), "one or more")
@@ -476,7 +477,7 @@ class JournalQueries:
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
         __tracebackhide__ = True
-        view = self.journal_view()
+        view = self.view()
         given = {"client_id": client_id, **filters}
         matches = view.matcher(api, given)
         marks = {at: ">" for at, call in enumerate(view.calls) if matches(call)}
@@ -522,7 +523,7 @@ class JournalView(JournalQueries, msgspec.Struct, frozen=True):
     only: Matcher | None = None
     left_out: Sequence[DroppedKind] = ()
 
-    def journal_view(self) -> "JournalView":
+    def view(self) -> "JournalView":
         return self
 
     def numbered(self) -> list[Numbered]:
@@ -628,17 +629,18 @@ class JournalView(JournalQueries, msgspec.Struct, frozen=True):
         """
         __tracebackhide__ = True
         shown = table(calls, marks) if marks else tail(self.numbered(), _SHOWN)
-        raise AssertionError("\n".join([f"{why}:", shown, *self._warnings()]))
+        raise AssertionError("\n".join([f"{why}:", shown, *self.warnings()]))
 
     def report(self, count: int) -> str:
         """Return a table of the last `count` requests."""
         if self.mode == "off":
             return "no requests: the journal is off"
         shown = min(count, len(self.calls))
-        lines = [f"the last {shown} of {len(self.calls)} requests:", tail(self.numbered(), count), *self._warnings()]
+        lines = [f"the last {shown} of {len(self.calls)} requests:", tail(self.numbered(), count), *self.warnings()]
         return "\n".join(lines)
 
-    def _warnings(self) -> list[str]:
+    def warnings(self) -> list[str]:
+        """Return lines that say which requests are missing."""
         warnings = [] if self.only is None else [f"This part of the journal has only {self._contents(self.only)}."]
         if not self.dropped:
             return warnings

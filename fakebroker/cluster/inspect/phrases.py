@@ -1,6 +1,6 @@
-"""Phrases of explanations: durations, numbers with nouns, lists of names."""
+"""Phrases of explanations: durations, numbers with nouns, lists of names, tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 
 MAX_NAMES = 8
@@ -29,6 +29,12 @@ def lower_first(text: str) -> str:
 def counted(count: int, what: str) -> str:
     """Return a number and a noun, such as "1 member" or "2 members"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, whose cells are padded to the widths of their columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def listed(names: Iterable[str]) -> str:

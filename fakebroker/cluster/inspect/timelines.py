@@ -44,7 +44,7 @@ class Timeline(msgspec.Struct, frozen=True):
         group_id: The group.
         moments: Changes of its state and of its members, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
-        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.group_history` for the limits.
+        dropped: The earlier moments that are no longer kept.
     """
 
     group_id: str
@@ -57,9 +57,13 @@ class Timeline(msgspec.Struct, frozen=True):
         """The moments that changed the state."""
         return tuple(moment for moment in self.moments if moment.is_transition)
 
-    def text(self) -> str:
-        """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
-        return text_of(self._layout, self.group_id, self.moments, self.taken_ms, self.dropped)
+    def text(self, since_ms: float | None = None) -> str:
+        """Draw the timeline as text of at most 100 columns: a row per moment, with the time in seconds.
+
+        Args:
+            since_ms: Where the time begins, in milliseconds since the Unix epoch. None: the first moment.
+        """
+        return text_of(self._layout, self.group_id, self.moments, self.taken_ms, self.dropped, since_ms)
 
     def __str__(self) -> str:
         return self.text()
@@ -83,7 +87,12 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def text_of(
-    layout: TimelineLayout, key: str, moments: Sequence[Moment], taken_ms: float, dropped: DroppedMoments
+    layout: TimelineLayout,
+    key: str,
+    moments: Sequence[Moment],
+    taken_ms: float,
+    dropped: DroppedMoments,
+    since_ms: float | None = None,
 ) -> str:
     """Draw a timeline as text.
 
@@ -93,11 +102,12 @@ def text_of(
         moments: Oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
         dropped: The earlier moments that are no longer kept.
+        since_ms: As in `Timeline.text`.
     """
     if not moments:
         what = _note(dropped) if dropped else "nothing has happened to it"
         return f"{layout.subject} {cut_line(key)}: {what}"
-    start_ms = moments[0].at_ms
+    start_ms = moments[0].at_ms if since_ms is None else since_ms
     start = datetime.fromtimestamp(start_ms / 1000, UTC)
     head = f"{layout.subject} {cut_line(key)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
     names = names_in(moments)
@@ -286,7 +296,7 @@ class TransactionTimeline(msgspec.Struct, frozen=True):
         transactional_id: The id.
         moments: Its transitions, and transitions that could not be stored, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
-        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.history`.
+        dropped: The earlier moments that are no longer kept.
     """
 
     transactional_id: str
@@ -299,9 +309,14 @@ class TransactionTimeline(msgspec.Struct, frozen=True):
         """The moments that changed the state."""
         return tuple(moment for moment in self.moments if moment.is_transition)
 
-    def text(self) -> str:
-        """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
-        return text_of(TRANSACTION_LAYOUT, self.transactional_id, _drawn(self.moments), self.taken_ms, self.dropped)
+    def text(self, since_ms: float | None = None) -> str:
+        """Draw the timeline as text of at most 100 columns: a row per moment, with the time in seconds.
+
+        Args:
+            since_ms: Where the time begins, in milliseconds since the Unix epoch. None: the first moment.
+        """
+        moments = _drawn(self.moments)
+        return text_of(TRANSACTION_LAYOUT, self.transactional_id, moments, self.taken_ms, self.dropped, since_ms)
 
     def __str__(self) -> str:
         return self.text()

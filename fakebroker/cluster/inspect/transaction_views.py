@@ -26,6 +26,7 @@ from fakebroker.coordinator.transaction.transaction import (
 )
 from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of, printable
 from fakebroker.topic_partition import (
+    PartitionTuple,
     TopicPartition,
     parse_partition,
     parse_partitions,
@@ -97,7 +98,7 @@ class TransactionDescription(View, frozen=True, kw_only=True):
     deadline_ms: float | None
 
     @property
-    def partitions(self) -> tuple[TopicPartition, ...]:
+    def partitions(self) -> PartitionTuple:
         """The partitions of the transaction, in the order in which they were added; none after its end."""
         return parse_partitions(self.partition_names)
 

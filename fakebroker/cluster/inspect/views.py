@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -10,9 +9,7 @@ import msgspec
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.base import View
-from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timelines import Timeline, short_names
-from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.classic.extension import ReservedPlace
 from fakebroker.coordinator.classic.group import Group, Member
@@ -22,7 +19,7 @@ from fakebroker.coordinator.consumer.member import NO_PARTITIONS, ConsumerGroupM
 from fakebroker.coordinator.group_history import Moment
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.pending_offsets import PendingOffset
-from fakebroker.errors import ConfigError, ProtocolError, and_more, check_integer, cut_lines, one_of, printable
+from fakebroker.errors import ConfigError, ProtocolError, and_more, check_integer, one_of, printable
 from fakebroker.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -31,7 +28,15 @@ from fakebroker.protocol.consumer_protocol import (
     encode_subscription,
 )
 from fakebroker.protocol.records import Header, RecordBatch, iterate_records
-from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partitions, partition_names
+from fakebroker.protocol.transaction_markers import AbortedBatches
+from fakebroker.topic_partition import (
+    PartitionMap,
+    PartitionTuple,
+    TopicPartition,
+    format_partitions,
+    parse_partitions,
+    partition_names,
+)
 
 if TYPE_CHECKING:
     from fakebroker.cluster.broker import BrokerNode
@@ -195,7 +200,9 @@ class BatchView(NamedTuple):
                 )
 
 
-def batches_of(cluster: Cluster, topic: str, partition: int | None = None, offset: int = 0) -> list[BatchView]:
+def batches_of(
+    cluster: Cluster, topic: str, partition: int | None = None, offset: int = 0, *, committed: bool = False
+) -> list[BatchView]:
     """Return the batches of a topic that a consumer could read now, without control batches.
 
     Args:
@@ -203,16 +210,32 @@ def batches_of(cluster: Cluster, topic: str, partition: int | None = None, offse
         topic: The topic.
         partition: The partition; None for all.
         offset: Where to start in each partition, if the log does not start later.
+        committed: Whether the consumer has `isolation.level=read_committed`: batches of aborted transactions are left
+            out, and the batches from the first open transaction on.
 
     Raises:
         ConfigError: There is no such topic or partition.
     """
-    return [
-        BatchView(topic, each.index, batch, max(offset, each.log.log_start_offset))
-        for each in _partitions(cluster, topic, partition)
-        for batch in each.log.batches_from(max(offset, each.log.log_start_offset))
-        if not batch.is_control
-    ]
+    found = list[BatchView]()
+    for each in _partitions(cluster, topic, partition):
+        log, first = each.log, max(offset, each.log.log_start_offset)
+        end = log.last_stable_offset if committed else log.log_end_offset
+        aborted = AbortedBatches(log.producers.aborted_in(first, end) if committed else ())
+        found.extend(
+            BatchView(topic, each.index, batch, first)
+            for batch in log.batches_from(first)
+            if batch.base_offset < end and not aborted.contain(batch) and not batch.is_control
+        )
+    return found
+
+
+def record_count(cluster: Cluster, topic: str, partition: int | None = None, *, committed: bool = False) -> int:
+    """Return the number of records that a consumer could read now. For the arguments see `batches_of`."""
+    return sum(
+        # Only a batch of which records were deleted has to be decoded.
+        each.batch.record_count if each.batch.base_offset >= each.first_offset else sum(1 for _ in each.records())
+        for each in batches_of(cluster, topic, partition, committed=committed)
+    )
 
 
 def _partitions(cluster: Cluster, name: str, partition: int | None) -> list[Partition]:
@@ -231,8 +254,6 @@ def _partitions(cluster: Cluster, name: str, partition: int | None) -> list[Part
 
 GroupType = Literal["classic", "consumer"]
 """Kafka's names of the kinds of groups."""
-
-_REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
 
 class BrokerView(msgspec.Struct, frozen=True):
@@ -255,6 +276,7 @@ class MemberView(msgspec.Struct, frozen=True):
     A member of a consumer group (KIP-848) also has an epoch, a state and a target.
 
     Attributes:
+        client_id: The client id. As in Kafka, a member that takes over an instance id gets that of the former member.
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         session_timeout_ms: The session timeout. In a consumer group, members of the consumer protocol have the group's
@@ -304,22 +326,22 @@ class MemberView(msgspec.Struct, frozen=True):
     type: GroupType = "classic"
 
     @property
-    def pending_revocation(self) -> tuple[TopicPartition, ...]:
+    def pending_revocation(self) -> PartitionTuple:
         """The partitions that it has to give up and has not confirmed."""
         return parse_partitions(self.pending_revocation_names)
 
     @property
-    def target(self) -> tuple[TopicPartition, ...]:
+    def target(self) -> PartitionTuple:
         """Its part of the target assignment."""
         return parse_partitions(self.target_names)
 
     @property
-    def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
+    def assigned_partitions(self) -> PartitionTuple | None:
         """The assigned partitions; None if the member is not a consumer, or the bytes are malformed."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         try:
-            return decode_assignment(self.assignment) if self.assignment else ()
+            return PartitionTuple(decode_assignment(self.assignment) if self.assignment else ())
         except ProtocolError:
             return None
 
@@ -329,14 +351,14 @@ class MemberView(msgspec.Struct, frozen=True):
         return None if self._subscription is None else self._subscription.topics
 
     @property
-    def owned_partitions(self) -> tuple[TopicPartition, ...] | None:
+    def owned_partitions(self) -> PartitionTuple | None:
         """The partitions that it owned when it joined; None if it is not a consumer, or the bytes are malformed.
 
         In a consumer group those that it holds now: that it may use, or has to give up.
         """
         if self.member_epoch is not None:
-            return tuple(sorted((*(self.assigned_partitions or ()), *self.pending_revocation)))
-        return None if self._subscription is None else self._subscription.owned_partitions
+            return PartitionTuple(sorted((*(self.assigned_partitions or ()), *self.pending_revocation)))
+        return None if self._subscription is None else PartitionTuple(self._subscription.owned_partitions)
 
     @property
     def _subscription(self) -> Subscription | None:
@@ -514,9 +536,9 @@ class GroupView(GroupDescription, frozen=True, kw_only=True):
         )
 
     @property
-    def pending_partitions(self) -> tuple[TopicPartition, ...]:
+    def pending_partitions(self) -> PartitionTuple:
         """The partitions with pending offsets, for which requests for stable offsets get UNSTABLE_OFFSET_COMMIT."""
-        return tuple(dict.fromkeys((each.topic, each.partition) for each in self.pending_offsets))
+        return PartitionTuple(dict.fromkeys((each.topic, each.partition) for each in self.pending_offsets))
 
     def timeline(self) -> Timeline:
         """Return the group's transitions with their causes; `str()` draws them as text."""
@@ -632,37 +654,14 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
     return classic + consumer
 
 
-def committed_offsets(cluster: Cluster, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
+def committed_offsets(cluster: Cluster, group_id: str) -> PartitionMap[CommittedOffset]:
     """Return the committed offsets of a group, by topic and partition; empty if the group has no coordinator."""
     broker = cluster.coordinator_of(group_id)
     offsets = broker.coordinator.offsets.fetch(group_id, None)[1] if broker else []
-    return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
+    return PartitionMap({(topic, partition): offset for topic, partition, offset in offsets if offset is not None})
 
 
 def pending_offsets(cluster: Cluster, group_id: str) -> list[PendingOffset]:
     """Return the offsets of a group in open transactions; none if the group has no coordinator."""
     broker = cluster.coordinator_of(group_id)
     return broker.coordinator.offsets.pending_of(group_id) if broker else []
-
-
-def report(
-    seed: int, groups: Sequence[GroupView], transactions: Sequence[TransactionView], journal: JournalView
-) -> str:
-    """Return the text that is shown when a test with a cluster fails: seed, groups, transactions and last requests.
-
-    The text has the groups and transactional ids that changed last, and the first members and missing markers of each.
-    Long lines are cut. The text mentions how many items it omits.
-    """
-    latest = sorted(groups, key=_changed_ms, reverse=True)[:_REPORTED_GROUPS]
-    shown = {id(group) for group in latest}
-    states = [group.text(_REPORTED_MEMBERS) for group in groups if id(group) in shown] or ["(no groups)"]
-    states += and_more(len(groups), len(latest), "groups, which changed earlier")
-    changed = sorted(transactions, key=attrgetter("last_update_ms"), reverse=True)[:_REPORTED_GROUPS]
-    states += [each.text(_REPORTED_MEMBERS) for each in changed]
-    states += and_more(len(transactions), len(changed), "transactional ids, which changed earlier")
-    return cut_lines("\n".join([f"seed={seed}", *states, "", journal.report(_REPORTED_CALLS)]))
-
-
-def _changed_ms(group: GroupView) -> float:
-    """Return when a group changed last, in milliseconds since the epoch."""
-    return group.history.moments[-1].at_ms if group.history.moments else 0.0

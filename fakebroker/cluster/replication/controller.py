@@ -134,20 +134,21 @@ class Controller:
         kept = [node_id for node_id in partition.replicas if node_id not in partition.adding]
         self._place(partition, kept, now_ms, how)
 
-    def hold_copies(self, topic: str | None, now_ms: float) -> None:
-        """Make the copies of a topic wait for `release_copies`. None: the copies of all topics."""
+    def hold_copies(self, topic: str, now_ms: float) -> None:
+        """Make the copies of a topic wait for `release_copies`."""
         self.copies.held_topics.add(topic)
         self.copies.reschedule(now_ms)
 
-    def release_copies(self, topic: str | None, now_ms: float) -> None:
-        """Let the copies of a topic, or with None those that are held for all topics, continue."""
+    def release_copies(self, topic: str, now_ms: float) -> None:
+        """Let the copies of a topic continue."""
         self.copies.held_topics.discard(topic)
         self.copies.reschedule(now_ms)
         self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
 
-    def finish_copies(self, now_ms: float) -> None:
-        """Finish all copies, except those that wait for a broker or a leader."""
-        self._finish_copies([copy for copy in self.copies if self.copies.can_run(copy)], now_ms, Failover())
+    def finish_copies(self, topic: str, now_ms: float) -> None:
+        """Finish the copies of a topic, except those that wait for a broker or a leader."""
+        copies = [each for each in self.copies if each.partition.topic.name == topic and self.copies.can_run(each)]
+        self._finish_copies(copies, now_ms, Failover())
 
     def _finish_copies(self, copies: Sequence[Copy], now_ms: float, how: Failover) -> None:
         """Finish copies, and the reassignments whose last copies they are."""

@@ -6,7 +6,7 @@ Depends on brokers and topics; not on what is coordinated.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -27,7 +27,7 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         load_ms: How long the new coordinator is loading and answers COORDINATOR_LOAD_IN_PROGRESS, in milliseconds of
-            the brokers' time. None: until `finish_loading`.
+            the brokers' time. None: until `finish_loading`. As in Kafka, heartbeats get no error meanwhile.
         load_fails: Whether the new coordinator fails to read the log. It then answers NOT_COORDINATOR until the next
             move.
         lose_tail: Number of the newest records of the log that are lost with the old leader. Other topics lose none;
@@ -46,17 +46,6 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lose_all: bool = False
     zombie: bool = False
     stale_ms: Duration = 0
-
-
-class FailoverOptions(TypedDict, total=False):
-    """The fields of `Failover` as keyword arguments, for type checkers."""
-
-    load_ms: float | None
-    load_fails: bool
-    lose_tail: int
-    lose_all: bool
-    zombie: bool
-    stale_ms: float
 
 
 class LeadingCoordinator(Protocol):

@@ -60,12 +60,12 @@ class ReplicaCopies:
         rate: The limit of each copy.
 
     Attributes:
-        held_topics: Names of topics whose copies wait until they are released; None stands for all topics.
+        held_topics: Names of topics whose copies wait until they are released.
         timers: The timer of the next copy that ends.
     """
 
     def __init__(self, brokers: Mapping[int, BrokerNode], rate: CopyRate) -> None:
-        self.held_topics: set[str | None] = set()
+        self.held_topics: set[str] = set()
         self.timers: Timers[TimedValue[str]] | None = None
         self._timer = TimedValue("copies of replicas")
         self._brokers = brokers
@@ -124,7 +124,7 @@ class ReplicaCopies:
                 busy_until_ms |= dict.fromkeys(ends, copy.end_ms)
 
     def _is_waiting(self, copy: Copy) -> bool:
-        is_held = None in self.held_topics or copy.partition.topic.name in self.held_topics
+        is_held = copy.partition.topic.name in self.held_topics
         return is_held or not self.can_run(copy)
 
     def can_run(self, copy: Copy) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.call import Call, Peer
@@ -35,6 +36,24 @@ Timestamp = Annotated[int, Meta(ge=0, le=MAX_INT64)]
 """The timestamp of a record, in milliseconds since the Unix epoch."""
 
 
+class RecordSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record to produce.
+
+    Attributes:
+        value: The value; None is a tombstone.
+        key: The key.
+        partition: Number of the partition. None: by the key, or in turn without a key; see `TopicHandle.produce`.
+        headers: The headers by name; or a list of pairs, in which a name may occur twice.
+        timestamp: The timestamp in milliseconds since the Unix epoch. None: the time of the brokers' clock.
+    """
+
+    value: Data = None
+    key: Data = None
+    partition: int | None = None
+    headers: Headers = msgspec.field(default_factory=dict)
+    timestamp: Timestamp | None = None
+
+
 class ProducedRecord(NamedTuple):
     """The partition and the offset of a record that was produced."""
 
@@ -55,37 +74,40 @@ class PreparedBatch(NamedTuple):
 
 
 def produce(
-    cluster: Cluster,
-    topic_name: str,
-    values: Sequence[Data],
-    *,
-    key: Data,
-    partition: int | None,
-    headers: Headers,
-    timestamp_ms: int,
-    now_ms: float,
+    cluster: Cluster, topic_name: str, seeds: Sequence[RecordSeed], now_ms: float, *, field: str
 ) -> list[ProducedRecord]:
-    """Append records to a topic, or none if one of them is not accepted; see `ClusterCommands.produce`.
+    """Append records to a topic, or none if one of them is not accepted; see `TopicHandle.produce`.
+
+    Args:
+        cluster: The cluster.
+        topic_name: The topic.
+        seeds: The records.
+        now_ms: The brokers' time in milliseconds.
+        field: The name of the argument with the records, for errors.
 
     Raises:
         ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the records.
     """
-    topic = cluster.existing_topic(topic_name, field="topic")
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    encoded_key = _encoded("key", key)
-    for name, _ in pairs:
-        _encoded("headers", name)
-    encoded_headers: tuple[Header, ...] = tuple((name, _encoded(f"headers.{name}", data)) for name, data in pairs)
-    chosen = _partitions_for(cluster, topic, encoded_key, partition, len(values))
+    topic = cluster.existing_topic(topic_name)
+    taken_in_turn = 0
+    chosen: list[int] = []
     records: dict[int, list[Record]] = {}
-    for number, (value, index) in enumerate(zip(values, chosen, strict=True)):
-        data = _encoded(f"values[{number}]", value)
-        records.setdefault(index, []).append(Record(0, timestamp_ms, encoded_key, data, encoded_headers))
+    for number, seed in enumerate(seeds):
+        name = f"{field}[{number}]"
+        key, value = _encoded("key" if field == "values" else f"{name}.key", seed.key), _encoded(name, seed.value)
+        pairs = seed.headers.items() if isinstance(seed.headers, Mapping) else seed.headers
+        for header, _ in pairs:
+            _encoded("headers", header)
+        headers: tuple[Header, ...] = tuple((header, _encoded(f"headers.{header}", data)) for header, data in pairs)
+        index = _partition_of(cluster, topic, key, seed.partition, topic.next_partition + taken_in_turn)
+        taken_in_turn += key is None and seed.partition is None
+        chosen.append(index)
+        timestamp_ms = int(now_ms) if seed.timestamp is None else seed.timestamp
+        records.setdefault(index, []).append(Record(0, timestamp_ms, key, value, headers))
     prepared = [
         batch for index, each in records.items() for batch in prepare(cluster, topic.partitions[index], each, now_ms)
     ]
-    if key is None and partition is None:
-        topic.next_partition += len(values)
+    topic.next_partition += taken_in_turn
     offsets = {index: iter(each) for index, each in append(cluster, prepared, now_ms).items()}
     return [ProducedRecord(index, next(offsets[index])) for index in chosen]
 
@@ -150,19 +172,18 @@ def _encoded(field: str, data: Data) -> bytes | None:
         raise ConfigError.of(field, data, "text that can be encoded as UTF-8, or bytes") from None
 
 
-def _partitions_for(cluster: Cluster, topic: Topic, key: bytes | None, partition: int | None, count: int) -> list[int]:
-    """Return the partitions of `count` records."""
+def _partition_of(cluster: Cluster, topic: Topic, key: bytes | None, partition: int | None, turn: int) -> int:
+    """Return the partition of a record; `turn` chooses that of a record without key and partition."""
     total = len(topic.partitions)
     if partition is not None:
         if not 0 <= partition < total:
             expected = f"0 to {total - 1}" if total > 1 else "0"
             raise ConfigError.of("partition", partition, expected, where=f"topic {topic.name!r}")
-        return [partition] * count
+        return partition
     if key is not None:
-        return [partition_for_key(key, total)] * count
+        return partition_for_key(key, total)
     available = [each.index for each in topic.partitions if cluster.leader_of(each)] or range(total)
-    first = topic.next_partition
-    return [available[number % len(available)] for number in range(first, first + count)]
+    return available[turn % len(available)]
 
 
 def _batches(records: Iterable[Record], limit_bytes: int) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -37,15 +37,13 @@ from fakebroker.protocol.messages.consumer_offsets import (
 from fakebroker.topic_partition import (
     LEGAL_NAME,
     MAX_INT64,
+    PartitionName,
     TopicPartition,
     format_partitions,
     is_legal_name,
     is_offset,
     parse_partition,
 )
-
-PartitionName = str | TopicPartition
-"""A partition as in arguments: "orders-0" or ("orders", 0)."""
 
 if TYPE_CHECKING:
     Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
@@ -136,19 +134,6 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 GroupTable = Annotated[GroupSeed, Meta(examples=[{"group_id": "g", "members": 1}])]
 """A `GroupSeed`, with an example for error messages."""
-
-
-class SeedOptions(TypedDict, total=False):
-    """The fields of `GroupSeed` as keyword arguments, for type checkers; without group id and members."""
-
-    topics: Sequence[str] | None
-    generation: int | None
-    state: str | None
-    offsets: Offsets | None
-    lag: int | Offsets | None
-    protocol: str | None
-    assignment: Mapping[str, Sequence[PartitionName]] | None
-    type: Literal["classic", "consumer"]
 
 
 class SeedPlan:

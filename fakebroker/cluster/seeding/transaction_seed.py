@@ -5,13 +5,13 @@ gets the id as if it had loaded the log.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.seeding.producer import produce
+from fakebroker.cluster.seeding.producer import RecordSeed, produce
 from fakebroker.cluster.seeding.seed_lag import MAX_RECORDS
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.transaction import (
@@ -30,7 +30,7 @@ from fakebroker.validation import Seconds
 
 if TYPE_CHECKING:
     RecordCounts = Mapping[str, int]
-else:  # msgspec validates the counts. `seed_transaction` validates the keys as names of partitions.
+else:  # msgspec validates the counts. `transaction.seed` validates the keys as names of partitions.
     RecordCounts = Mapping[str, Annotated[int, Meta(ge=0, le=100_000)]]
 """Numbers of records by partition."""
 
@@ -63,17 +63,6 @@ class TransactionSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     records: RecordCounts = {}  # msgspec copies it
     timeout_ms: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 60_000
     age_s: Seconds = 0.0
-
-
-class TransactionSeedOptions(TypedDict, total=False):
-    """The fields of `TransactionSeed` as keyword arguments, for type checkers; without the id."""
-
-    state: str
-    producer_id: int | None
-    epoch: int
-    records: RecordCounts
-    timeout_ms: int
-    age_s: float
 
 
 def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> None:
@@ -130,7 +119,7 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
         raise ConfigError.of("transactional_id", name, expected)
     for partition, count in zip(partitions, seed.records.values(), strict=True):
         _append(cluster, partition, count, producer_id, seed.epoch, now_ms)
-    broker.transaction_coordinator.restore({name: value}, "seed_transaction", now_ms)
+    broker.transaction_coordinator.restore({name: value}, "transaction.seed", now_ms)
 
 
 def seed_hanging_transaction(
@@ -143,7 +132,7 @@ def seed_hanging_transaction(
     epoch: int,
     now_ms: float,
 ) -> None:
-    """Append records of a transaction that no coordinator knows; see `ClusterCommands.seed_hanging_transaction`.
+    """Append records of a transaction that no coordinator knows; see `PartitionHandle.seed_hanging_transaction`.
 
     Raises:
         ConfigError: The partition does not exist or has no leader, its log ends after the offset or too far before it,
@@ -155,16 +144,8 @@ def seed_hanging_transaction(
         check_integer("offset", offset, least=end, most=end + MAX_RECORDS)
     first = end if offset is None else offset
     if first > end:
-        produce(
-            cluster,
-            found.topic.name,
-            [str(each) for each in range(end, first)],
-            key=None,
-            partition=found.index,
-            headers={},
-            timestamp_ms=int(now_ms),
-            now_ms=now_ms,
-        )
+        others = [RecordSeed(value=str(each), partition=found.index) for each in range(end, first)]
+        produce(cluster, found.topic.name, others, now_ms, field="records")
     _append(cluster, found, records, _producer_id(cluster, producer_id), epoch, now_ms)
 
 

@@ -1,51 +1,35 @@
-"""A client of the control server: the methods of `FakeCluster`, for a cluster in another process.
+"""A client of the control server: the handles of `FakeCluster`, for a cluster in another process.
 
-Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
+`RemoteOwner` runs the commands and views of handles: each is one HTTP request, whose path is derived from the handle.
 """
 
-import inspect
-import time
+import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import wraps
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from fakebroker.cluster.acl_rules import AclOptions, OperationName
-from fakebroker.cluster.commands.cluster_commands import COMMANDS
-from fakebroker.cluster.commands.definition import check_type
-from fakebroker.cluster.commands.environment import Accept
-from fakebroker.cluster.commands.events import checked
-from fakebroker.cluster.commands.handles import Hold
-from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.emulation import Broker, VersionCap
-from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
-from fakebroker.cluster.inspect.deadlines import Deadline
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.rule import actions_of
+from fakebroker.cluster.handles.conditions import All, Condition, Found, HandleCondition, Not, has_predicates
+from fakebroker.cluster.handles.definition import Definition, Handle, check_type, key_of, result_of
+from fakebroker.cluster.handles.transaction import TransactionHandle
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timelines import Timeline, TransactionTimeline
-from fakebroker.cluster.inspect.transaction_views import HangingTransaction, TransactionView
-from fakebroker.cluster.inspect.views import BrokerView, GroupView, RecordView
-from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
-from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
-from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
-from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
+from fakebroker.cluster.inspect.transaction_views import TransactionView
+from fakebroker.cluster.inspect.views import GroupView, RecordView
 from fakebroker.control.client.http import Http, NotFound, Unreachable
-from fakebroker.control.client.remote_handles import RemoteAppendFailure, RemoteFault
-from fakebroker.coordinator.offset_store import CommittedOffset
-from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
+from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, FakebrokerError, WaitTimeout, one_of
 from fakebroker.host_port import format_host_port
-from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
-from fakebroker.server.seed_tables import Seeds, seeds_from
-from fakebroker.server.waits.blocking_waits import BlockingWaits, WaitKind
-from fakebroker.server.waits.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
+from fakebroker.server.event_loops import run_in_thread
+from fakebroker.server.journal_files import JournalExport, parse_journal, restored_call
+from fakebroker.server.waits import WaitingCluster, WaitOwner
 from fakebroker.topic_partition import is_partition, partition_name
-from fakebroker.validation import Data, convert, data_bytes, plain
+from fakebroker.validation import Base64, data_bytes, plain
 
-P = ParamSpec("P")
-V = TypeVar("V", GroupView, TransactionView)
+T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 
@@ -55,29 +39,177 @@ MAX_WAIT_S = 60.0
 _WAIT_GRACE_S = 10.0
 """How many seconds longer than a wait the client waits for its response."""
 
-_POLLING_STEP_S = 0.01
-"""How long a request waits between two polls of consumers."""
-
 _GROUPS_PER_REQUEST = 100
 _TRANSACTIONS_PER_REQUEST = 1_000
 
 
-def _command(method: Callable[P, None]) -> Callable[P, None]:
-    """Implement a method by sending the command of the same name with the given arguments."""
-    signature = inspect.signature(method)
+class RemoteOwner(WaitOwner):
+    """The owner of handles of a cluster in another process.
 
-    @wraps(method)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        arguments = signature.bind(*args, **kwargs).arguments
-        options = arguments.pop("how", {})
-        arguments.pop("self").perform(method.__name__, **arguments, **options)
+    Args:
+        http: Sends requests.
+        base: The path of the cluster.
+    """
 
-    return run
+    def __init__(self, http: Http, base: str) -> None:
+        self._http = http
+        self._base = base
+
+    # Commands and views
+
+    def get(self, path: str, **query: Any) -> Any:
+        """GET a path below the cluster's."""
+        given = {  # JSON's true and false, also in a query
+            name: str(value).lower() if isinstance(value, bool) else _plain(value)
+            for name, value in query.items()
+            if value is not None
+        }
+        return self._http.request_json("GET", f"{self._base}{path}" + (f"?{urlencode(given)}" if given else ""))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
+        """POST to a path below the cluster's."""
+        return self._http.request_json("POST", f"{self._base}{path}", body or {}, timeout_s=timeout_s)
+
+    def perform(self, handle: Handle, definition: Definition, arguments: dict[str, Any]) -> Any:
+        special = _SPECIAL.get(definition.name)
+        if special is not None:
+            return special(self, handle, **arguments)
+        path = definition.path.format(**{name: _escaped(str(value)) for name, value in key_of(handle).items()})
+        data = self.get(path, **arguments) if definition.kind == "view" else self.post(path, _plain(arguments))
+        kind = definition.result
+        return kind(self, **data) if isinstance(kind, type) and issubclass(kind, Handle) else result_of(data, kind)
+
+    def groups(self, handle: Handle) -> list[GroupView]:
+        """Return all groups sorted by name, with one request for each hundred."""
+        views: list[GroupView] = []
+        after: str | None = None
+        while True:
+            page = self.get("/group_views", after=after, limit=_GROUPS_PER_REQUEST)
+            for row in page["groups"]:
+                after = row["group_id"]
+                views.append(_with_history(GroupView, row, {**row, "taken_ms": page["taken_ms"]}))
+            if len(page["groups"]) < _GROUPS_PER_REQUEST:
+                return views
+
+    def transactions(self, handle: Handle, **filters: Any) -> list[TransactionView]:
+        """Return transactional ids sorted by name: one request for each thousand, and one for the history of each."""
+        rows: list[dict[str, Any]] = []
+        while True:
+            page = self.get("/transactions", **filters, offset=len(rows), limit=_TRANSACTIONS_PER_REQUEST)
+            rows += page["transactions"]
+            if len(page["transactions"]) < _TRANSACTIONS_PER_REQUEST:
+                break
+        return [
+            _with_history(TransactionView, row, TransactionHandle(self, row["transactional_id"]).timeline())
+            for row in rows
+        ]
+
+    def timeline(self, handle: Any) -> Timeline | TransactionTimeline:
+        """Return the history of a group or a transactional id, which need not exist."""
+        history: Timeline | TransactionTimeline = handle.describe().history
+        return history
+
+    def records(self, handle: Any, partition: int | None = None, committed: bool = False) -> list[RecordView]:
+        """Return the records of a topic, with one request for each thousand."""
+        path = f"/topics/{_escaped(handle.topic)}"
+        indexes = range(len(self.get(f"{path}/describe")["partitions"])) if partition is None else [partition]
+        query = {"committed": "true"} if committed else {}
+        return [record for index in indexes for record in self._records(f"{path}/records", handle.topic, index, query)]
+
+    def _records(self, path: str, topic: str, partition: int, query: Mapping[str, str]) -> Iterator[RecordView]:
+        is_complete, offset = False, 0
+        while not is_complete:
+            page = self.get(path, partition=partition, offset=offset, **query)
+            for row in page["records"]:
+                yield _record_view(topic, row)
+                offset = row["offset"] + 1
+            is_complete = page["is_complete"]
+
+    # Waits
+
+    def watch(self, condition: Condition[Any]) -> "RemoteWatch":
+        return RemoteWatch(self, condition)
+
+    def look(self, leaves: Sequence[HandleCondition[Any]]) -> list[Found | None]:
+        rows = self.post("/look", {"conditions": [leaf.plain() for leaf in leaves]})["found"]
+        pairs = zip(leaves, rows, strict=True)
+        return [None if row is None else Found(_value_of(leaf, row[0])) for leaf, row in pairs]
+
+    def call(self, step: Callable[[], T]) -> T:
+        return step()
+
+    async def call_async(self, step: Callable[[], T]) -> T:
+        return await run_in_thread(step)
 
 
-def _with_history(kind: type[V], row: Mapping[str, Any], history: object) -> V:
-    """Convert the JSON of a group or a transactional id to its view, with a timeline or the JSON of one."""
-    return msgspec.convert({**row, "history": history}, kind)
+class RemoteWatch:
+    """A pending wait for a condition of a cluster in another process. Each pause is a request that waits there."""
+
+    def __init__(self, owner: RemoteOwner, condition: Condition[Any]) -> None:
+        self.found: Found | None = None
+        self.error: Exception | None = None
+        self.changes = 0
+        self._owner = owner
+        self._condition = condition
+        self._has_predicates = has_predicates(condition)
+        self._wait_id: str | None = None
+        self._state = ""
+
+    def begin(self) -> None:
+        if not self._has_predicates:
+            self._wait({"condition": self._condition.plain()}, 0.0)
+
+    def pause(self, changes: int, timeout_s: float) -> None:
+        if self._has_predicates:
+            # Changes of the cluster are not known here. `time.sleep` may be replaced in tests that freeze the time.
+            threading.Event().wait(timeout_s)
+        elif self.found is None and self.error is None:
+            try:
+                self._wait({"wait": self._wait_id}, min(timeout_s, MAX_WAIT_S))
+            except (Unreachable, NotFound) as error:
+                self.error = ClusterStopped(f"the cluster stopped during a wait: {error}")
+            except FakebrokerError as error:
+                self.error = error
+
+    async def pause_async(self, changes: int, timeout_s: float) -> None:
+        await run_in_thread(lambda: self.pause(changes, timeout_s))
+
+    def _wait(self, what: Mapping[str, Any], timeout_s: float) -> None:
+        try:
+            data = self._owner.post("/wait", {**what, "timeout_s": timeout_s}, timeout_s=timeout_s + _WAIT_GRACE_S)
+        except WaitTimeout as error:
+            self._wait_id, self._state = error.wait, error.state
+        else:
+            self.found = Found(_value_of(self._condition, data["found"]))
+
+    def state(self, *, has_timed_out: bool = True) -> str:
+        leaves = [each for each in self._condition.leaves() if isinstance(each, HandleCondition)]
+        if self._wait_id is None and leaves:
+            # Nothing has waited there: the error of a wait that does not wait has the state.
+            try:
+                self._owner.post("/wait", {"condition": All([*leaves, Not(leaves[0])]).plain(), "timeout_s": 0})
+            except WaitTimeout as error:
+                return error.state
+        return self._state
+
+    def close(self) -> None:
+        """Do nothing: the server forgets a wait that is not continued within a minute."""
+
+
+class ClientJournal(JournalExport):
+    """The journal of a cluster in another process. Each query fetches it as a whole."""
+
+    def __init__(self, http: Http, base: str, url: str) -> None:
+        self._http, self._base, self._url = http, base, url
+
+    def view(self) -> JournalView:
+        lines = self._http.request_text(f"{self._base}/journal.jsonl").splitlines()
+        return parse_journal(lines, f"{self._url}, journal").view()
+
+    @property
+    def dropped(self) -> int:
+        """Number of requests that the journal has dropped because of its limits."""
+        return self.view().dropped
 
 
 class GroupOptions(TypedDict, total=False):
@@ -91,18 +223,21 @@ class GroupOptions(TypedDict, total=False):
     offset: int
 
 
-class Client(BlockingWaits, JournalExport):
-    """A cluster in another process.
+class Client(WaitingCluster):
+    """A cluster in another process, with the handles, views, commands and waits of `FakeCluster`.
 
-    Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time. There
-    is no `wait_until`, because a predicate cannot be sent to another process.
+    Functions cannot be sent: actions of faults are `fakebroker.actions`, and predicates of conditions are called here.
 
     Args:
         url: URL of the control server, such as "http://127.0.0.1:9644".
         token: Bearer token, if the server requires one.
         cluster: Name of the cluster.
-        timeout_s: Seconds to wait for a response; `wait_for_...` methods have their own timeouts. With `polling`, they
-            send many short requests, so that `wait_for_commit` can miss an offset that is replaced within 10 ms.
+        timeout_s: Seconds to wait for a response; waits have their own timeouts.
+
+    Attributes:
+        url: URL of the control server.
+        cluster: Name of the cluster.
+        journal: The requests and responses, with queries and assertions; each query fetches the whole journal.
 
     Raises:
         ConfigError: By every method: an argument is invalid.
@@ -116,219 +251,49 @@ class Client(BlockingWaits, JournalExport):
         self.cluster = cluster
         self._http = Http(url, token, timeout_s)
         self._base = f"/v1/clusters/{quote(cluster, safe='')}"
-
-    # Requests
-
-    def get(self, path: str, **query: Any) -> Any:
-        """GET a path below the cluster's."""
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._http.request_json("GET", f"{self._base}/{path}" + (f"?{urlencode(given)}" if given else ""))
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
-        """POST to a path below the cluster's."""
-        return self._http.request_json("POST", f"{self._base}/{path}", body or {}, timeout_s=timeout_s)
-
-    def delete(self, path: str) -> None:
-        """DELETE a path below the cluster's."""
-        self._http.request_json("DELETE", f"{self._base}/{path}")
-
-    def perform(self, event: str, /, **arguments: Any) -> Any:
-        """Call a method of `FakeCluster` by its name."""
-        name, valid = checked({"do": event, **arguments})
-        return self.post("events", {"do": name, **valid})["result"]
-
-    # State
-
-    def overview(self) -> dict[str, Any]:
-        """Return the state of the cluster: brokers, groups by state, request rates."""
-        overview: dict[str, Any] = self._http.request_json("GET", self._base)
-        return overview
+        self._remote = RemoteOwner(self._http, self._base)
+        super().__init__(self._remote)
+        self.journal = ClientJournal(self._http, self._base, url)
 
     @property
     def bootstrap_servers(self) -> str:
+        """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
         return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     def bootstrap_servers_of(self, listener: str) -> str:
+        """Return `bootstrap.servers` for clients of a listener.
+
+        Raises:
+            ConfigError: There is no such listener.
+        """
         known: dict[str, str] = {each["name"]: each["bootstrap_servers"] for each in self.overview()["listeners"]}
         if listener not in known:
             raise ConfigError.of("listener", listener, one_of(known, listener))
         return known[listener]
 
-    @property
-    def brokers(self) -> tuple[BrokerView, ...]:
-        return msgspec.convert(self.get("brokers")["brokers"], tuple[BrokerView, ...])
+    # What the page and `fakebroker top` show
 
-    def coordinator_of(self, group_id: str) -> BrokerView:
-        node_id = self.get(f"{_group_path(group_id)}/coordinator")["node_id"]
-        if node_id is None:
-            raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
-        return msgspec.convert(self.get(f"brokers/{node_id}"), BrokerView)
-
-    def group(self, group_id: str) -> GroupView:
-        detail = self._get_of_group(group_id, "")
-        if detail is None:
-            return GroupView.of(group_id, None)
-        return _with_history(GroupView, detail, self.timeline(group_id))
-
-    def groups(self) -> list[GroupView]:
-        """Return all groups sorted by name, with one request for each hundred."""
-        views: list[GroupView] = []
-        after: str | None = None
-        while True:
-            page = self.get("group_views", after=after, limit=_GROUPS_PER_REQUEST)
-            for row in page["groups"]:
-                after = row["group_id"]
-                views.append(_with_history(GroupView, row, {**row, "taken_ms": page["taken_ms"]}))
-            if len(page["groups"]) < _GROUPS_PER_REQUEST:
-                return views
+    def overview(self) -> dict[str, Any]:
+        """Return the state of the cluster: brokers, groups by state, request rates."""
+        overview: dict[str, Any] = self._remote.get("")
+        return overview
 
     def group_rows(self, **options: Unpack[GroupOptions]) -> list[dict[str, Any]]:
-        """Return rows of the list of groups, 100 by default: id, state, generation, number of members, reason."""
-        rows: list[dict[str, Any]] = self.get("groups", **options)["groups"]
+        """Return rows of the list of groups, 100 by default: id, state, generation, number of members, lag, reason."""
+        rows: list[dict[str, Any]] = self._remote.get("/groups", **options)["groups"]
         return rows
 
     def blocked_groups(self, *, limit: int = 20) -> dict[str, Any]:
         """Return groups whose rebalances wait for members, longest first, and the total number of such groups."""
-        blocked: dict[str, Any] = self.get("blocked_groups", limit=limit)
+        blocked: dict[str, Any] = self._remote.get("/blocked_groups", limit=limit)
         return blocked
-
-    def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        detail = self._get_of_group(group_id, "") or {"offsets": []}
-        return {(row["topic"], row["partition"]): msgspec.convert(row, CommittedOffset) for row in detail["offsets"]}
-
-    def timeline(self, group_id: str) -> Timeline:
-        timeline = self._get_of_group(group_id, "/timeline")
-        return Timeline(group_id, (), 0.0) if timeline is None else msgspec.convert(timeline, Timeline)
-
-    def explain(self, group_id: str) -> str:
-        text: str = self.get(f"{_group_path(group_id)}/explain")["text"]
-        return text
-
-    def transaction(self, transactional_id: str) -> TransactionView:
-        try:
-            detail = self.get(_transaction_path(transactional_id))
-        except NotFound as error:
-            if error.field != "transaction":
-                raise
-            raise ConfigError.of("transactional_id", transactional_id, error.expected or "") from None
-        row = detail["transaction"]
-        return _with_history(TransactionView, row, {**detail, "transactional_id": transactional_id})
-
-    def transactions(
-        self, *, state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None
-    ) -> list[TransactionView]:
-        """Return the transactional ids that match, sorted by name, with one request for each thousand, and for each."""
-        filters = {"state": state, "producer_id": producer_id, "longer_than_s": longer_than_s}
-        rows: list[dict[str, Any]] = []
-        while True:
-            page = self.get("transactions", **filters, offset=len(rows), limit=_TRANSACTIONS_PER_REQUEST)
-            rows += page["transactions"]
-            if len(page["transactions"]) < _TRANSACTIONS_PER_REQUEST:
-                return list(map(self._transaction_of, rows))
 
     def transaction_rows(self, *, sort: str = "name", limit: int = 100) -> list[dict[str, Any]]:
         """Return rows of the list of transactional ids: id, state, producer, partitions, reason."""
-        rows: list[dict[str, Any]] = self.get("transactions", sort=sort, limit=limit)["transactions"]
+        rows: list[dict[str, Any]] = self._remote.get("/transactions", sort=sort, limit=limit)["transactions"]
         return rows
 
-    def hanging_transactions(self) -> list[HangingTransaction]:
-        found = self.get("hanging_transactions")["hanging_transactions"]
-        return msgspec.convert(found, list[HangingTransaction])
-
-    def transaction_timeline(self, transactional_id: str) -> TransactionTimeline:
-        try:
-            timeline = self.get(f"{_transaction_path(transactional_id)}/timeline")
-        except NotFound as error:
-            if error.field != "transaction":
-                raise
-            return TransactionTimeline(transactional_id, (), 0.0)
-        return msgspec.convert(timeline, TransactionTimeline)
-
-    def _transaction_of(self, row: Mapping[str, Any]) -> TransactionView:
-        return _with_history(TransactionView, row, self.transaction_timeline(row["transactional_id"]))
-
-    def explain_transaction(self, transactional_id: str) -> str:
-        text: str = self.get(f"{_transaction_path(transactional_id)}/explain")["text"]
-        return text
-
-    def journal_view(self) -> JournalView:
-        lines = self._http.request_text(f"{self._base}/journal.jsonl").splitlines()
-        return parse_journal(lines, f"{self.url}, journal").journal_view()
-
-    def _get_of_group(self, group_id: str, path: str) -> Any:
-        """GET a path below a group's; return None if the group is unknown."""
-        try:
-            return self.get(_group_path(group_id) + path)
-        except NotFound as error:
-            if error.field != "group":
-                raise
-            return None
-
-    # Waits
-
-    def _wait_for(
-        self, kind: WaitKind, arguments: Mapping[str, Any], timeout_s: float, polling: Sequence[Any] | None
-    ) -> Any:
-        """Wait with one request, or several if it is long or consumers are polled in between."""
-        check_number("timeout_s", timeout_s, least=0)
-        if kind != "request":  # An id that is None would be left out of the request.
-            for name in ("group_id", "member", "transactional_id"):
-                if name in arguments:
-                    check_type(name, arguments[name], str, "a string")
-        poller = None if polling is None else ConsumerPoller(polling, is_async=False)
-        with collecting(poller):
-            value = self._waited(kind, arguments, self._wait_in_steps(kind, timeout_s, poller, _named_error(arguments)))
-            if poller is not None and kind == "state" and arguments["state"] == STABLE:
-                value = self._wait_for_assignments(value, arguments["members"], poller)
-        return value if poller is None else Polled(value, poller.records)
-
-    def _waited(self, kind: WaitKind, arguments: Mapping[str, Any], found: Any) -> Any:
-        """Return the result of a wait, from the JSON of its response."""
-        if kind == "commit":
-            return msgspec.convert(found, CommittedOffset)
-        if kind == "transaction":
-            return self._transaction_of(found)
-        if kind == "request":
-            return self.requests(**{name: value for name, value in arguments.items() if name != "count"})
-        return _with_history(GroupView, found, self.timeline(found["group_id"]))
-
-    def _wait_in_steps(
-        self, kind: str, timeout_s: float, poller: ConsumerPoller | None, arguments: Mapping[str, Any]
-    ) -> Any:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        until_s = time.monotonic() + timeout_s
-        step_s = 0.0 if poller else min(timeout_s, MAX_WAIT_S)
-        has_polled, has_begun = poller is None, False
-        while True:
-            try:
-                return self.post(f"wait/{kind}", {**given, "timeout_s": step_s}, timeout_s=step_s + _WAIT_GRACE_S)
-            except (Unreachable, NotFound) as error:
-                if not has_begun:
-                    raise
-                raise ClusterStopped(f"the cluster stopped during a wait: {error}") from None
-            except WaitTimeout as error:
-                has_begun = True
-                left_s = until_s - time.monotonic()
-                if left_s <= 0 and has_polled:
-                    raise WaitTimeout.of(error.condition, timeout_s, error.state) from None
-                if error.changes is not None:
-                    given["seen_changes"] = error.changes  # Changes between two requests are not missed.
-            step_s = max(0.0, min(left_s, MAX_WAIT_S))
-            if poller is not None:
-                poller.poll(lambda: False)
-                has_polled, step_s = True, min(step_s, _POLLING_STEP_S)
-
-    def _wait_for_assignments(self, reached: Any, members: int | None, poller: ConsumerPoller) -> Any:
-        """Poll consumers until they have received their partitions, as the waits of `FakeCluster` do."""
-        until_s = time.monotonic() + SETTLE_S
-        while time.monotonic() < until_s:
-            group = self.group(reached.group_id)
-            if have_received(group, poller.assignments()):
-                return group if group.state == STABLE and members in (None, len(group.members)) else reached
-            poller.poll(lambda: False)
-        return reached
-
-    # Clusters
+    # Clusters and snapshots
 
     def create_cluster(self, name: str, **arguments: Any) -> "Client":
         """Start another cluster in that process, with the arguments of `FakeCluster`; return its client."""
@@ -339,335 +304,72 @@ class Client(BlockingWaits, JournalExport):
         """Stop this cluster. The default cluster stops with its process only."""
         self._http.request_json("DELETE", self._base)
 
-    # Topics
-
-    @_command
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        replication_factor: int | None = None,
-        configs: Mapping[str, TopicConfigValue] | None = None,
-    ) -> None: ...
-
-    @_command
-    def create_partitions(self, name: str, total: int) -> None: ...
-
-    @_command
-    def delete_topic(self, name: str) -> None: ...
-
-    # Records
-
-    def produce(
-        self,
-        topic: str,
-        values: Sequence[Data],
-        *,
-        key: Data = None,
-        partition: int | None = None,
-        headers: Headers | None = None,
-        timestamp: int | None = None,
-    ) -> list[ProducedRecord]:
-        options = {"key": key, "partition": partition, "headers": headers, "timestamp": timestamp}
-        return [ProducedRecord(**row) for row in self.perform("produce", topic=topic, values=values, **options)]
-
-    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
-        """Return the records of a topic, with one request for each thousand."""
-        check_type("topic", topic, str, "a string")
-        path = f"topics/{quote(topic, safe='')}"
-        indexes = range(len(self.get(path)["partitions"])) if partition is None else [partition]
-        return [record for index in indexes for record in self._records(f"{path}/records", topic, index)]
-
-    def _records(self, path: str, topic: str, partition: int) -> Iterator[RecordView]:
-        is_complete, offset = False, 0
-        while not is_complete:
-            page = self.get(path, partition=partition, offset=offset)
-            for row in page["records"]:
-                yield _record_view(topic, row)
-                offset = row["offset"] + 1
-            is_complete = page["is_complete"]
-
-    # Coordinators
-
-    @_command
-    def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def move_transaction_coordinator(
-        self, transactional_id: str, to: int | None, **how: Unpack[FailoverOptions]
-    ) -> None: ...
-
-    @_command
-    def finish_loading(self) -> None: ...
-
-    @_command
-    def stop_zombies(self) -> None: ...
-
-    @_command
-    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
-
-    def hold_reassignments(self, topic: str | None = None) -> Hold:
-        self.perform("hold_reassignments", topic=topic)
-        return Hold(lambda: self._end_hold_of_reassignments(topic))
-
-    def _end_hold_of_reassignments(self, topic: str | None) -> None:
-        with suppress(ConfigError):  # The reassignments may have been released.
-            self.release_reassignments(topic)
-
-    @_command
-    def release_reassignments(self, topic: str | None = None) -> None: ...
-
-    @_command
-    def finish_reassignments(self) -> None: ...
-
-    # Brokers
-
-    @_command
-    def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def renew_certificates(self, *, expired: bool = False) -> None: ...
-
-    @_command
-    def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def upgrade_broker(
-        self,
-        node_id: int,
-        as_version: str | None,
-        api_versions: Mapping[str, VersionCap] | None = None,
-        **how: Unpack[FailoverOptions],
-    ) -> None: ...
-
-    def add_broker(self, like: Broker | None = None) -> BrokerView:
-        return msgspec.convert(self.perform("add_broker", like=like), BrokerView)
-
-    @_command
-    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
-
-    @_command
-    def set_broker(
-        self,
-        node_id: int,
-        *,
-        accept: Accept | None = None,
-        accept_delay_s: float | None = None,
-        round_trip_s: float | None = None,
-    ) -> None: ...
-
-    # Groups
-    def hold(self, group_id: str, state: str, member: str | None = None) -> Hold:
-        self.perform("hold", group_id=group_id, state=state, member=member)
-        return Hold(lambda: self._end_hold(group_id, state, member))
-
-    def _end_hold(self, group_id: str, state: str, member: str | None) -> None:
-        with suppress(ConfigError):  # The hold may have been released.
-            self.release(group_id, state, member)
-
-    @_command
-    def release(self, group_id: str, state: str | None = None, member: str | None = None) -> None: ...
-
-    @_command
-    def force_rebalance(self, group_id: str) -> None: ...
-
-    @_command
-    def choose_leader(self, group_id: str, member: str) -> None: ...
-
-    @_command
-    def choose_assignment(self, group_id: str, assignment: Mapping[str, Sequence[str]]) -> None: ...
-
-    @_command
-    def evict(self, group_id: str, member: str) -> None: ...
-
-    @_command
-    def expire(self, group_id: str, member: str) -> None: ...
-
-    @_command
-    def fence(self, group_id: str, instance_id: str) -> None: ...
-
-    @_command
-    def fence_epoch(self, group_id: str, member: str) -> None: ...
-
-    @_command
-    def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None: ...
-
-    @_command
-    def release_sync(self, group_id: str, member: str) -> None: ...
-
-    # Transactions
-
-    def hold_markers(self, transactional_id: str, partition: str | None = None) -> Hold:
-        self.perform("hold_markers", transactional_id=transactional_id, partition=partition)
-        return Hold(lambda: self._end_hold_of_markers(transactional_id, partition))
-
-    def _end_hold_of_markers(self, transactional_id: str, partition: str | None) -> None:
-        with suppress(ConfigError):  # The markers may have been released.
-            self.release_markers(transactional_id, partition)
-
-    @_command
-    def release_markers(self, transactional_id: str, partition: str | None = None) -> None: ...
-
-    @_command
-    def abort_transaction(self, transactional_id: str) -> None: ...
-
-    @_command
-    def fence_producer(self, transactional_id: str) -> None: ...
-
-    def seed_transaction(self, transactional_id: str, **options: Unpack[TransactionSeedOptions]) -> None:
-        self.perform("seed_transaction", transactional_id=transactional_id, **options)
-
-    @_command
-    def seed_hanging_transaction(
-        self,
-        partition: str,
-        *,
-        offset: int | None = None,
-        records: int = 1,
-        producer_id: int | None = None,
-        epoch: int = 0,
-    ) -> None: ...
-
-    # Seeds and snapshots
-
-    def seed_group(
-        self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
-    ) -> None:
-        given = {"group_id": group_id, "members": members, **options}
-        self.seed_groups([GroupSeed(**COMMANDS["seed_group"].checked(given))])
-
-    def seed_groups(self, groups: Seeds) -> None:
-        seeds = COMMANDS["seed_groups"].checked({"groups": seeds_from(groups)})["groups"]
-        self.post("groups/seed", {"groups": [_plain_seed(seed) for seed in seeds]})
-
     def snapshot(self) -> str:
         """Take a snapshot of the cluster; return its id, for `restore`."""
-        snapshot_id: str = self.post("snapshots")["id"]
+        snapshot_id: str = self._remote.post("/snapshots")["id"]
         return snapshot_id
 
     def restore(self, snapshot: str) -> None:
-        self.post(f"snapshots/{quote(snapshot, safe='')}/restore")
+        """Restore a snapshot, by its id.
 
-    @_command
-    def reset(self) -> None: ...
-
-    # Faults
-
-    def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> RemoteFault:
-        return self.add_fault(Fault(**COMMANDS["fail"].checked({"api": api, **options})))
-
-    def add_fault(self, fault: Fault) -> RemoteFault:
-        valid = convert(plain(fault), Fault, where="fault")
-        for name in ("before", "then"):
-            if any(callable(action) for action in actions_of(getattr(valid, name))):
-                raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
-        row = self.post("faults", _named_error(msgspec.structs.asdict(valid)))
-        return RemoteFault(self._http, self._base, row["id"], valid)
-
-    @property
-    def faults(self) -> list[RemoteFault]:
-        return [
-            RemoteFault(self._http, self._base, row["id"], restored_fault(row["rule"]))
-            for row in self.get("faults")["faults"]
-        ]
-
-    @property
-    def action_errors(self) -> tuple[str, ...]:
-        return tuple(self.get("faults")["action_errors"])
-
-    def remove_fault(self, handle: RemoteFault) -> None:
-        handle.remove()
-
-    def fail_append(
-        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
-    ) -> RemoteAppendFailure:
-        return self._fail_append("fail_append", error, group_id=group_id, times=times)
-
-    def fail_transaction_append(
-        self, transactional_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
-    ) -> RemoteAppendFailure:
-        return self._fail_append("fail_transaction_append", error, transactional_id=transactional_id, times=times)
-
-    def _fail_append(self, command: str, error: ErrorCode | str, **arguments: Any) -> RemoteAppendFailure:
-        name = error.name if isinstance(error, ErrorCode) else error
-        return RemoteAppendFailure(self._http, self._base, self.perform(command, error=name, **arguments)["id"])
-
-    @_command
-    def clear_faults(self) -> None: ...
-
-    # Permissions
-
-    def allow(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
-        return self._acl("allow", principal, operation, resource)
-
-    def deny(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
-        return self._acl("deny", principal, operation, resource)
-
-    def _acl(
-        self, permission: Literal["allow", "deny"], principal: str, operation: OperationName, resource: AclOptions
-    ) -> Hold:
-        self.perform(permission, principal=principal, operation=operation, **resource)
-
-        def remove() -> None:
-            with suppress(ConfigError):  # it is removed already
-                self.remove_acl(principal, operation, permission, **resource)
-
-        return Hold(remove)
-
-    def remove_acl(
-        self,
-        principal: str,
-        operation: OperationName,
-        permission: Literal["allow", "deny"],
-        **resource: Unpack[AclOptions],
-    ) -> None:
-        self.perform("remove_acl", principal=principal, operation=operation, permission=permission, **resource)
-
-    # Time
-
-    @_command
-    def advance(self, seconds: float) -> None: ...
-
-    def advance_to_next_deadline(self) -> list[Deadline] | None:
-        return msgspec.convert(self.post("clock/advance_to_next_deadline")["deadlines"], list[Deadline]) or None
-
-    def pending_deadlines(self) -> list[Deadline]:
-        return msgspec.convert(self.get("deadlines")["deadlines"], list[Deadline])
+        Raises:
+            ConfigError: There is no such snapshot.
+        """
+        check_type("snapshot", snapshot, str, "the id of a snapshot")
+        self._remote.post(f"/snapshots/{quote(snapshot, safe='')}/restore")
 
 
-def _group_path(group_id: str) -> str:
-    """Return the path of a group below its cluster's.
-
-    Raises:
-        ConfigError: The id is not a string.
-    """
-    check_type("group_id", group_id, str, "a string")
-    return f"groups/{_escaped(group_id)}"
-
-
-def _transaction_path(transactional_id: str) -> str:
-    """Return the path of a transactional id below its cluster's.
-
-    Raises:
-        ConfigError: The id is not a string.
-    """
-    check_type("transactional_id", transactional_id, str, "a string")
-    return f"transactions/{_escaped(transactional_id)}"
+_SPECIAL: Mapping[str, Callable[..., Any]] = {
+    "groups": RemoteOwner.groups,
+    "transactions": RemoteOwner.transactions,
+    "topic.records": RemoteOwner.records,
+    "group.timeline": RemoteOwner.timeline,
+    "transaction.timeline": RemoteOwner.timeline,
+}
+"""Views whose paths belong to operations with other results: in pages, or with pictures."""
 
 
 def _escaped(text: str) -> str:
     """Return an id as a segment of a path; see `fakebroker.control.routes.arguments.ANY_TEXT`."""
     escaped = text.replace("~", "~7E")
     return quote(escaped.replace(".", "~2E") if escaped in (".", "..") else escaped, safe="")
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Return arguments as JSON: error codes by name, partitions as "orders-0", no fields of structs that are null."""
+    if isinstance(value, Condition):
+        return value.plain()
+    if isinstance(value, ErrorCode):
+        return value.name
+    if isinstance(value, msgspec.Struct) and not isinstance(value, Base64):
+        fields = msgspec.structs.asdict(value)
+        return {key: _plain(each) for key, each in fields.items() if each is not None}
+    if is_partition(value):
+        return partition_name(value)
+    if isinstance(value, Mapping):
+        return {
+            partition_name(key) if is_partition(key) else key: _plain(each, str(key)) for key, each in value.items()
+        }
+    if callable(value) or (name in ("before", "then") and any(callable(action) for action in actions_of(value))):
+        raise ConfigError.of(name, value, "actions or events: functions cannot be sent to another process")
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return plain(value)
+
+
+def _value_of(condition: Condition[Any], data: Any) -> Any:
+    """Return what a condition has found, from its JSON."""
+    if isinstance(condition, All):
+        return tuple(_value_of(part, each) for part, each in zip(condition.parts, data, strict=True))
+    if not isinstance(condition, HandleCondition):
+        return None
+    kind = condition.definition.result
+    return [restored_call(each) for each in data] if kind == list[Call] | None else result_of(data, kind)
+
+
+def _with_history(kind: type[T], row: Mapping[str, Any], history: object) -> T:
+    """Convert the JSON of a group or a transactional id to its view, with a timeline or the JSON of one."""
+    return msgspec.convert({**row, "history": history}, kind)
 
 
 def _record_view(topic: str, row: Mapping[str, Any]) -> RecordView:
@@ -686,20 +388,3 @@ def _record_view(topic: str, row: Mapping[str, Any]) -> RecordView:
 def _data(data: str | Mapping[str, str] | None) -> bytes | None:
     """Convert a key or value of a record; see `fakebroker.validation.json_data`."""
     return b64decode(data["base64"]) if isinstance(data, Mapping) else data_bytes(data)
-
-
-def _named_error(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with error codes replaced by their names."""
-    return {name: value.name if isinstance(value, ErrorCode) else value for name, value in options.items()}
-
-
-def _plain_seed(seed: GroupSeed) -> dict[str, Any]:
-    """Return a seed as JSON: without null, and with partitions as "orders-0"."""
-    plain = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
-    for name in ("offsets", "lag"):
-        if isinstance(plain.get(name), Mapping):
-            plain[name] = {
-                partition_name(partition) if is_partition(partition) else partition: number
-                for partition, number in plain[name].items()
-            }
-    return plain

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from fakebroker.errors import ConfigError, FakebrokerError, IncompleteHistoryError, WaitTimeout, check_number
+from fakebroker.errors import ConditionNotMet, ConfigError, FakebrokerError, WaitTimeout, check_number
 from fakebroker.validation import write_json
 
 
@@ -110,10 +110,10 @@ class Http:
         if status in (409, 422):
             errors = [ConfigError(each.pop("detail"), **each) for each in details.get("errors", ())]
             return ConfigError.all_of(errors) if errors else ConfigError(message, **attributes)
-        if status == 410:
-            return IncompleteHistoryError(message)
+        if status == 412:
+            return ConditionNotMet(message)
         if status == 408:
-            names = ("condition", "timeout_s", "state", "changes")
+            names = ("condition", "timeout_s", "state", "wait")
             return WaitTimeout(message, **{name: details[name] for name in names if name in details})
         return FakebrokerError(message)
 

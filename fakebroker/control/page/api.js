@@ -20,7 +20,6 @@ export class Problem extends Error {
 export const get = (path, query = {}, signal = undefined) =>
   request("GET", ROOT + path + queryOf(query), undefined, signal);
 export const post = (path, body = {}) => request("POST", ROOT + path, body);
-export const remove = (path) => request("DELETE", ROOT + path);
 export const getClusters = () => request("GET", "/v1/clusters");
 export const getDocument = () => request("GET", "/openapi.json");
 

@@ -36,7 +36,7 @@ export function start() {
   });
   on("opened", load);
   find("#brokers").addEventListener("keydown", moveFocus);
-  find("#loading").append(button("Finish loading", () => post("/coordinators/finish_loading")));
+  find("#loading").append(button("Finish loading", () => post("/brokers/finish_loading")));
 }
 
 /** Return a group's partition of __consumer_offsets: Kafka's `Utils.abs(groupId.hashCode) % partitions`. */
@@ -61,8 +61,9 @@ function failoverOptions() {
 /** Return the options of a move to a node id. "none" leaves no leader, so that there is no coordinator that loads. */
 export const destination = (to) => (to === "none" ? { to: null } : { to: Number(to), ...failoverOptions() });
 
-/** Move the coordinator of `{ group_id }` or `{ partition }`. */
-export const moveCoordinator = (what, to) => post("/coordinators/move", { ...what, ...destination(to) });
+/** Move the leader of a partition of __consumer_offsets, and with it the coordinator of its groups. */
+const moveLeader = (partition, to) =>
+  post(`/topics/__consumer_offsets/partitions/${partition}/move_leader`, destination(to));
 
 /** Return an option for each running broker except the current leader, and "none". */
 export function targetOptions(leader) {
@@ -194,7 +195,7 @@ function renderSelected() {
     h("p", { class: "bad", hidden: !leaderless.length },
       `${count(leaderless.length, "partition")} without leader: ${names}`),
     h("p", {}, h("b", {}, `__consumer_offsets-${partition}`), leaderText, counts),
-    div("row", "to ", to, button("Move", () => moveCoordinator({ partition }, to.value))));
+    div("row", "to ", to, button("Move", () => moveLeader(partition, to.value))));
 }
 
 /** Move the focus from square to square with the arrow keys. */

@@ -21,18 +21,18 @@ export function open(root, query, signal) {
   const pending = table(["In", "At", "What happens", "Group", "Broker"]);
   const total = h("small");
   const load = throttled(async () => {
-    const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", { limit: SHOWN }, signal)]);
+    const [clock, deadlines] = await Promise.all([get("/clock", {}, signal), get("/deadlines", { limit: SHOWN }, signal)]);
     setText(description, DESCRIPTIONS[clock.kind]);
     manual.hidden = clock.kind !== "manual";
     setText(total, deadlines.length === SHOWN ? `the first ${SHOWN}` : "");
     pending.body.replaceChildren(...deadlines.map(rowOf));
   }, INTERVAL_MS, signal);
   const advance = (label, work) => button(label, () => work().then(load));
-  const by = (by_s) => post("/clock/advance", { seconds: by_s });
+  const by = (by_s) => post("/advance", { seconds: by_s });
   const manual = h("div", { class: "bar", hidden: true },
     STEPS_S.map((step_s) => advance(`+${step_s} s`, () => by(step_s))),
     h("span", { class: "set" }, seconds, advance("Advance by seconds", () => by(Number(seconds.value)))),
-    advance("Advance to next deadline", () => post("/clock/advance_to_next_deadline")));
+    advance("Advance to next deadline", () => post("/advance_to_next_deadline")));
   root.append(h("h2", {}, "Clock"), description, manual, h("h3", {}, "Pending deadlines ", total), pending);
   on("overview", load, signal);
   load();

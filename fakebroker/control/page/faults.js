@@ -1,7 +1,7 @@
 // The view of faults: a list with the number of matched requests, and a form that adds one. The form has a field for
-// each argument of `fail`; the server validates it, and its error is shown at the field.
+// each argument of `inject_fault` but `where`; the server validates it, and its error is shown at the field.
 
-import { get, post, Problem, remove } from "./api.js";
+import { get, post, Problem } from "./api.js";
 import { find, h, number, option, row, setText, table, updateList } from "./dom.js";
 import { button, on, overview, showError, throttled } from "./live.js";
 
@@ -26,11 +26,12 @@ const MATCH = {
   broker: ["Broker", "number"],
 };
 const MORE_MATCH = {
-  member_id: ["Member id", "text"],
-  instance_id: ["Static id", "text"],
+  member: ["Member", "text"],
   transactional_id: ["Transactional id", "text"],
   topic: ["Topic", "text"],
+  topic_id: ["Topic id", "text"],
   partition: ["Partition", "text", "orders-0"],
+  resource: ["Resource", "text", "user:alice"],
   versions: ["Versions", "text", "0-3"],
 };
 const SCHEDULE = { times: ["Maximum count", "number"], for_s: ["Duration (s)", "number"] };
@@ -53,10 +54,10 @@ const ERRORS = [
 
 export function open(root, query, signal) {
   const none = h("p", { class: "none" }, "No faults. Add one below.");
-  const clear = button("Remove all", () => remove("/faults").then(load));
+  const clear = button("Remove all", () => post("/clear_faults").then(load));
   const list = table(["Requests", "Effect", "Matches", ""]);
   const load = throttled(async () => {
-    const { faults } = await get("/faults", {}, signal);
+    const faults = await get("/faults", {}, signal);
     none.hidden = faults.length > 0;
     clear.hidden = faults.length < 2;
     list.hidden = faults.length === 0;
@@ -69,7 +70,7 @@ export function open(root, query, signal) {
 }
 
 function makeRow({ id, rule }, load) {
-  const end = button("Remove", () => remove(`/faults/${encodeURIComponent(id)}`).then(load));
+  const end = button("Remove", () => post(`/faults/${encodeURIComponent(id)}/remove`).then(load));
   end.dataset.row = "";
   return row(describeMatch(rule), describeEffect(rule), h("span", { class: "hits" }), end);
 }
@@ -130,7 +131,7 @@ class Form {
     for (const field of this.element.elements) field.removeAttribute("aria-invalid");
     this.#add.disabled = true;
     try {
-      await post("/faults", this.#rule());
+      await post("/inject_fault", this.#rule());
       this.element.reset();
       this.#resetValue();
       this.#load();

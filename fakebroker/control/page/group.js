@@ -1,7 +1,7 @@
 // The view of one group: explanation of its state, timeline, members, changes and offsets, and its commands.
 
 import { get, groupPath, post } from "./api.js";
-import { moveCoordinator, targetOptions } from "./brokers.js";
+import { destination, targetOptions } from "./brokers.js";
 import {
   chip, count, div, duration, find, h, number, option, REBALANCING, REBALANCING_OF, row, setText, table, timeOfDay,
   updateList,
@@ -34,7 +34,7 @@ class Group {
   #members;
   #held = h("select", { "aria-label": "State to hold in" });
   #changes = table(["Time", "Gen./epoch", "State", "Cause", "Members"]);
-  #offsets = table(["Partition", "Offset", "Metadata"]);
+  #offsets = table(["Partition", "Offset", "Lag", "Metadata"]);
   #dropped = h("small");
   #memberCount = h("small");
   #offsetCount = h("small");
@@ -46,7 +46,7 @@ class Group {
     root.append(
       div("bar", h("a", { href: "#groups" }, "‹ All groups"), h("h2", { class: "id" }, displayId(groupId)),
         this.#state, this.#facts),
-      this.#why, this.#timeline.element, commands(groupId, this.#path, this.#held, signal),
+      this.#why, this.#timeline.element, commands(this.#path, this.#held, signal),
       h("h3", {}, "Members ", this.#memberCount), this.#members.element,
       h("h3", {}, "What ends when"), this.#deadlines,
       div("columns",
@@ -90,8 +90,8 @@ class Group {
     showChanges(this.#changes.body, this.#moments, this.#names);
     setText(this.#memberCount, number(members.length));
     setText(this.#offsetCount, number(offsets.length));
-    this.#offsets.body.replaceChildren(...offsets.map(({ topic, partition, offset, metadata }) =>
-      row(`${topic}-${partition}`, number(offset), metadata)));
+    this.#offsets.body.replaceChildren(...offsets.map(({ topic, partition, offset, lag, metadata }) =>
+      row(`${topic}-${partition}`, number(offset), lag === null ? "" : number(lag), metadata)));
   }
 }
 
@@ -143,7 +143,7 @@ function offerStates(held, type) {
   held.replaceChildren(...REBALANCING_OF[type].map((state) => option(state)));
 }
 
-function commands(groupId, path, held, signal) {
+function commands(path, held, signal) {
   const to = h("select", { "aria-label": "Move coordinator to", onfocus: refill });
   function refill() {
     const chosen = to.value;
@@ -153,10 +153,10 @@ function commands(groupId, path, held, signal) {
   on("overview", () => to.options.length || refill(), signal);
   if (overview) refill();
   return div("bar actions",
-    button("Force rebalance", () => post(`${path}/force_rebalance`), "Members must rejoin, or the assignor runs again"),
+    button("Force rebalance", () => post(`${path}/rebalance`), "Members must rejoin, or the assignor runs again"),
     h("span", { class: "set" }, "Hold in ", held,
       button("Hold", () => post(`${path}/hold`, { state: held.value }), "Keep the group in this state until released"),
       button("Release", () => post(`${path}/release`), "End the hold")),
     h("span", { class: "set" }, "Move coordinator to ", to,
-      button("Move", () => moveCoordinator({ group_id: groupId }, to.value), "Moves the whole offsets partition")));
+      button("Move", () => post(`${path}/move_coordinator`, destination(to.value)), "Moves the whole offsets partition")));
 }

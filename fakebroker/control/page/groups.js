@@ -10,7 +10,7 @@ const SEARCH = "Search group ids";
 const TYPES = ["classic", "consumer"];
 const STATES = [...REBALANCING, "Stable", "Empty"];
 const ORDERS = { busy: "busiest first", unstable: "most rebalances first", name: "by name" };
-const COLUMNS = ["Group", "Type", "State", "For", "Gen./epoch", "Members", "Rebalances", "Broker"];
+const COLUMNS = ["Group", "Type", "State", "For", "Gen./epoch", "Members", "Lag", "Rebalances", "Broker"];
 const NONE = "No groups. They appear here when consumers join.";
 const TYPING_MS = 150;
 const INTERVAL_MS = 1000;
@@ -54,6 +54,7 @@ class Groups {
     this.#previous.addEventListener("click", () => this.#turnPage(-PAGE));
     this.#next.addEventListener("click", () => this.#turnPage(PAGE));
     on("groups", ({ groups }) => this.#update(groups), signal);
+    on("overview", this.#load, signal); // Records and commits change the lag, without an event.
     on("opened", this.#load, signal);
     this.#load();
   }
@@ -98,11 +99,11 @@ class Groups {
 
 function makeRow({ group_id }) {
   const link = h("a", { href: linkTo(group_id), "data-row": true }, displayId(group_id));
-  const names = ["type", "state", "for", "generation", "members", "rebalances", "broker"];
+  const names = ["type", "state", "for", "generation", "members", "lag", "rebalances", "broker"];
   return h("tr", {}, h("td", {}, link, h("small", { class: "why" })), names.map((name) => h("td", { class: name })));
 }
 
-function updateRow(row, { type, state, why, since_ms, generation_id, members, rebalances, coordinator }) {
+function updateRow(row, { type, state, why, since_ms, generation_id, members, lag, rebalances, coordinator }) {
   row.dataset.state = state;
   setText(find(".why", row), why);
   setText(find(".type", row), type ?? "");
@@ -115,6 +116,7 @@ function updateRow(row, { type, state, why, since_ms, generation_id, members, re
   }
   setText(find(".generation", row), generation_id);
   setText(find(".members", row), number(members));
+  setText(find(".lag", row), number(lag));
   setText(find(".rebalances", row), number(rebalances));
   setText(find(".broker", row), coordinator ?? "none");
 }

@@ -66,7 +66,7 @@ export class Members {
     return [
       act("Evict", "evict", member, "Remove the member, like an admin client"),
       act("Expire", "expire", member, "Expire the session of the member now"),
-      instance_id !== null && act("Fence", "fence", { instance_id }, "Replace the static member, like another process"),
+      instance_id !== null && act("Fence", "fence_instance", { instance_id }, "Replace the static member, like another process"),
       isConsumer && act("Fence epoch", "fence_epoch", member, "Forget the epoch: the next heartbeat is fenced"),
       isConsumer && shownIfHeld(false, act("Hold", "hold", held, "Do not believe that it has given up partitions")),
       isConsumer && shownIfHeld(true, act("Release", "release", held, "End the hold of the member")),

@@ -26,7 +26,7 @@ export function open(root, transactionalId, signal) {
     why, timeline.element, commands(path, signal), markersPart, h("h3", {}, "Changes"), changes);
 
   const load = throttled(async () => {
-    setText(why, (await get(`${path}/explain`, {}, signal)).text);
+    setText(why, await get(`${path}/explain`, {}, signal));
     const drawn = await orNull(get(`${path}/timeline`, timeline.query, signal));
     if (!drawn) return;
     const moments = asMoments(drawn.moments);
@@ -76,10 +76,10 @@ function commands(path, signal) {
   }
   on("overview", () => to.options.length || refill(), signal);
   if (overview) refill();
-  const move = () => post(`${path}/move`, destination(to.value));
+  const move = () => post(`${path}/move_coordinator`, destination(to.value));
   return div("bar actions",
     button("Abort", () => post(`${path}/abort`), "Abort the open transaction, as its timeout does"),
-    button("Fence", () => post(`${path}/fence`), "Raise the epoch, as Admin.fenceProducers does"),
+    button("Fence", () => post(`${path}/fence_producer`), "Raise the epoch, as Admin.fenceProducers does"),
     h("span", { class: "set" }, "Hold before ", held,
       button("Hold", () => post(`${path}/hold`, { state: held.value }), "Do not store this state until released"),
       button("Release", () => post(`${path}/release`), "End the holds")),

@@ -35,7 +35,7 @@ export function open(root, query, signal) {
     setText(total, (found.total > SHOWN ? `first ${SHOWN} of ` : "") + count(found.total, "transactional id"));
     none.hidden = found.total > 0;
     setText(none, filters.search || filters.state ? "No matching transactional ids." : NONE);
-    const { hanging_transactions } = await get("/hanging_transactions", {}, signal);
+    const hanging_transactions = await get("/hanging_transactions", {}, signal);
     hangingPart.hidden = hanging_transactions.length === 0;
     hanging.body.replaceChildren(...hanging_transactions.map(
       ({ topic, partition, producer_id, producer_epoch, first_offset }) =>

@@ -79,7 +79,7 @@ class BlockedGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Steps[BlockedGroupList]:
     """List groups whose rebalances wait, with the members that block them, and until when."""
     check_range("limit", query.limit, 0, MAX_LISTED)
-    all_groups, core = (yield from served.index.groups()), served.cluster.cluster
+    all_groups, core = (yield from served.index.groups()), served.core
     first: list[tuple[bool, float, int]] = []
     total = 0
     for start in range(0, len(all_groups), GROUPS_PER_STEP):

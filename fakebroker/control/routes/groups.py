@@ -6,13 +6,12 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.definition import Arguments, arguments_of
+from fakebroker.cluster.handles.definition import Arguments
 from fakebroker.cluster.inspect.timelines import Timeline, names_in
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.control.problems import Problem, not_found
+from fakebroker.control.problems import not_found
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.routes.views.group_rows import (
@@ -26,8 +25,6 @@ from fakebroker.control.routes.views.group_rows import (
 from fakebroker.control.routes.views.group_views import FullGroup, GroupDetail, TimelineView, detail, full_group
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.history import MAX_MOMENTS_OF_ONE
-from fakebroker.errors import ErrorCode
-from fakebroker.server.fake_cluster import FakeCluster
 
 GROUP = f"{CLUSTER}/groups/{{group_id}}"
 
@@ -95,7 +92,7 @@ def list_full_groups(served: ServedCluster, query: FullGroupQuery) -> Steps[Full
     for group in all_groups[start : start + query.limit]:
         groups.append(full_group(served, group.group_id))
         yield
-    return {"taken_ms": served.cluster.clock.now_ms(), "groups": groups}
+    return {"taken_ms": served.now_ms(), "groups": groups}
 
 
 @operation("GET", GROUP)
@@ -106,33 +103,10 @@ def get_group(served: ServedCluster, group_id: str) -> GroupDetail:
 
 
 def _check_known(served: ServedCluster, group_id: str) -> None:
-    core = served.cluster.cluster
+    core = served.core
     has_history = core.history.of(group_id) or core.history.dropped_of(group_id).count
     if find_any_group(core, group_id) is None and not has_history:
         raise not_found("group", group_id, "a group that exists or has a history")
-
-
-@operation("DELETE", GROUP, status=204)
-def delete_group(served: ServedCluster, group_id: str) -> None:
-    """Delete a group without members, as DeleteGroups does."""
-    broker = served.cluster.cluster.coordinator_of(group_id)
-    if broker is None:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    else:
-        error = broker.coordinator.delete_groups([group_id], served.cluster.clock.now_ms())[group_id]
-    if error is ErrorCode.GROUP_ID_NOT_FOUND:
-        raise not_found("group", group_id, "an existing group")
-    if error:
-        expected = (
-            "a group without members" if error is ErrorCode.NON_EMPTY_GROUP else "a group with a loaded coordinator"
-        )
-        raise Problem(409, f"{error.name}: expected {expected}", field="group_id", value=group_id, expected=expected)
-
-
-class Explanation(TypedDict):
-    """An explanation of the state of a group or a transactional id."""
-
-    text: str
 
 
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -161,68 +135,17 @@ def check_timeline(query: TimelineQuery) -> None:
 def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> TimelineView:
     """Get the history of a group with causes: as data, and on request drawn as text and SVG."""
     check_timeline(query)
-    dropped = served.cluster.cluster.history.dropped_of(group_id)
+    dropped = served.core.history.dropped_of(group_id)
     if not dropped:
         _check_known(served, group_id)
-    moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
-    timeline = Timeline(group_id, moments, served.cluster.clock.now_ms(), dropped)
+    moments = served.core.history.of(group_id)[-query.limit :]
+    timeline = Timeline(group_id, moments, served.now_ms(), dropped)
     return TimelineView(
         **msgspec.structs.asdict(timeline),
         names=names_in(moments),
         drawn_text=timeline.text() if query.text else None,
         drawn_svg=timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
     )
-
-
-class Coordinator(TypedDict):
-    """The broker that coordinates a group; null if none does."""
-
-    node_id: int | None
-
-
-@operation("GET", f"{GROUP}/coordinator")
-def get_coordinator(served: ServedCluster, group_id: str) -> Coordinator:
-    """Get the broker that coordinates a group; the group need not exist."""
-    broker = served.cluster.cluster.coordinator_of(group_id)
-    return {"node_id": None if broker is None else broker.node_id}
-
-
-@operation("GET", f"{GROUP}/explain")
-def explain_group(served: ServedCluster, group_id: str) -> Explanation:
-    """Explain the state of a group: its cause, pending members, and deadlines; the group need not exist."""
-    return {"text": served.cluster.explain(group_id)}
-
-
-# Commands
-
-
-def _register_command(name: str, *, needs_group: bool = True) -> None:
-    """Register a method of `FakeCluster` that changes a group as an operation."""
-    method = getattr(FakeCluster, name)
-
-    def run(served: ServedCluster, group_id: str, body: Arguments) -> GroupRow:
-        if needs_group and find_any_group(served.cluster.cluster, group_id) is None:
-            raise not_found("group", group_id, "an existing group")
-        method(served.cluster, group_id, **body.given())
-        return row_of(served, group_id)
-
-    run.__name__, run.__doc__ = name, method.__doc__
-    operation("POST", f"{GROUP}/{name}", body=arguments_of(getattr(ClusterCommands, name), "group_id"))(run)
-
-
-for _name in (
-    "choose_leader",
-    "delay_sync",
-    "evict",
-    "expire",
-    "fence",
-    "fence_epoch",
-    "force_rebalance",
-    "release_sync",
-):
-    _register_command(_name)
-for _name in ("choose_assignment", "hold", "release"):  # The group need not exist yet.
-    _register_command(_name, needs_group=False)
 
 
 # Seeding
@@ -234,15 +157,8 @@ class SeedMany(Arguments):
     groups: list[GroupSeed]
 
 
-@operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(ClusterCommands.seed_group, "group_id"))
-def seed_group(served: ServedCluster, group_id: str, body: Arguments) -> GroupRow:
-    """Create a group, as if clients had created it."""
-    served.cluster.seed_group(group_id, **body.given())
-    return row_of(served, group_id)
-
-
-@operation("POST", f"{CLUSTER}/groups/seed", status=201, body=SeedMany)
+@operation("POST", f"{CLUSTER}/seed_groups", status=201, body=SeedMany)
 def seed_groups(served: ServedCluster, body: SeedMany) -> Steps[GroupList]:
     """Create many groups; none is created if one of them is invalid or exists."""
-    yield from seed_in_steps(served.cluster.cluster, body.groups, served.cluster.clock.now_ms)
+    yield from seed_in_steps(served.core, body.groups, served.server.clock.now_ms)
     return {"total": len(body.groups), "groups": [row_of(served, seed.group_id) for seed in body.groups[:100]]}

@@ -1,29 +1,22 @@
-"""Operations on the journal, and waits for conditions."""
+"""Operations on the journal."""
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from itertools import chain
-from typing import Any, TypedDict, cast, get_args, get_type_hints
+from typing import Any, TypedDict, get_args, get_type_hints
 
 import msgspec
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_queries import Filters, JournalView, Matcher, check_kept
-from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, Content, operation
-from fakebroker.control.routes.views.group_views import Committed, GroupDetail, detail
-from fakebroker.control.routes.views.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
-from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
-from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S, WaitKind
 
 MAX_LISTED = 1_000
-MAX_WAIT_S = 60
 
 
 class RequestRow(TypedDict):
@@ -98,7 +91,7 @@ def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestLi
     """List requests in the journal, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("after", query.after or 0, 0, 2**63 - 1)
-    core = served.cluster.cluster
+    core = served.core
     journal = core.journal
     check_kept(journal.mode)
     node_ids = chain(core.brokers, (call.node_id for call in reversed(journal)))
@@ -164,7 +157,7 @@ def request_row(number: int, call: Call) -> RequestRow:
 @operation("GET", f"{CLUSTER}/journal.jsonl")
 async def export_journal(served: ServedCluster, query: JournalFilters) -> Content:
     """Export the journal as JSON lines, for `fakebroker.read_journal`; with filters, the matching requests only."""
-    view = await served.read(served.cluster.journal_view)
+    view = await served.read(served.cluster.journal.view)
     view.check_kept()
     if query != JournalFilters():
         view = await served.read_in_steps(view.part(query.api, query.filters()))
@@ -175,77 +168,3 @@ async def _lines(served: ServedCluster, view: JournalView) -> AsyncGenerator[byt
     lines = journal_lines(view)
     while piece := await served.read_piece(lambda: next_piece(lines)):
         yield "".join(piece).encode()
-
-
-# Waiting
-
-
-class Requests(TypedDict):
-    """Requests, oldest first."""
-
-    requests: list[RequestRow]
-
-
-def _body(method: Callable[..., Any], *, has_history: bool = False) -> type[Arguments]:
-    """Return the type of the body of a wait; `has_history`: it may look at earlier changes of its group or id."""
-    arguments = arguments_of(method, "polling")
-    fields = [("seen_changes", int | msgspec.UnsetType, msgspec.UNSET)] if has_history else []
-    body = msgspec.defstruct(
-        arguments.__name__, fields, bases=(arguments,), namespace={"__doc__": arguments.__doc__}, kw_only=True
-    )
-    return cast(type[Arguments], body)
-
-
-async def _waited(served: ServedCluster, kind: WaitKind, body: Arguments) -> Any:
-    """Wait, and return the result of the condition."""
-    given = body.given()
-    timeout_s = given.pop("timeout_s", DEFAULT_TIMEOUT_S)
-    check_range("timeout_s", timeout_s, 0, MAX_WAIT_S)
-    condition = served.cluster.waits.condition(kind, given)
-    with served.waiting():
-        return await served.cluster.waits.wait_async(condition, timeout_s)
-
-
-async def _group_waited_for(served: ServedCluster, kind: WaitKind, body: Arguments) -> GroupDetail:
-    """Wait for a group, and return it as it was when the condition was met."""
-    view: GroupView = await _waited(served, kind, body)
-    return await served.read(lambda: detail(served, view.group_id, view))
-
-
-@operation("POST", f"{CLUSTER}/wait/state", body=_body(FakeCluster.wait_for_state, has_history=True))
-async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
-    """Wait until a group is in a state, or has been since the request, or since its first `seen_changes` changes."""
-    return await _group_waited_for(served, "state", body)
-
-
-@operation("POST", f"{CLUSTER}/wait/generation", body=_body(FakeCluster.wait_for_generation, has_history=True))
-async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
-    """Wait until a group's generation exceeds a number, or has since the request; `seen_changes` as for a state."""
-    return await _group_waited_for(served, "generation", body)
-
-
-@operation("POST", f"{CLUSTER}/wait/member", body=_body(FakeCluster.wait_for_member, has_history=True))
-async def wait_for_member(served: ServedCluster, body: Arguments) -> GroupDetail:
-    """Wait until a member of a consumer group is in a state or epoch, or has been since the request."""
-    return await _group_waited_for(served, "member", body)
-
-
-@operation("POST", f"{CLUSTER}/wait/transaction", body=_body(FakeCluster.wait_for_transaction, has_history=True))
-async def wait_for_transaction(served: ServedCluster, body: Arguments) -> TransactionRow:
-    """Wait until a transactional id is in a state, or has been since the request; `seen_changes` as for a group."""
-    return transaction_row(await _waited(served, "transaction", body))
-
-
-@operation("POST", f"{CLUSTER}/wait/commit", body=_body(FakeCluster.wait_for_commit))
-async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
-    """Wait until a group has committed an offset."""
-    return Committed.of(await _waited(served, "commit", body))
-
-
-@operation("POST", f"{CLUSTER}/wait/request", body=_body(FakeCluster.wait_for_request))
-async def wait_for_request(served: ServedCluster, body: Arguments) -> Requests:
-    """Wait until matching requests have been received; at most the last 1000 are returned."""
-    calls: list[Call] = await _waited(served, "request", body)
-    view = await served.read(served.cluster.journal_view)
-    numbers = {id(call): number for number, call in view.numbered()}
-    return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

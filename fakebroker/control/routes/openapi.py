@@ -78,7 +78,9 @@ def _operation_object(operation: Operation, schemas: dict[str, Any], components:
 def _tag(path: str) -> str:
     """Return the heading under which an operation is listed: the kind of resource, by its path."""
     if path.startswith(f"{CLUSTER}/"):
-        return path.removeprefix(f"{CLUSTER}/").partition("/")[0].partition(".")[0]
+        kind = path.removeprefix(f"{CLUSTER}/").partition("/")[0]
+        has_more = any(each.path.startswith(f"{CLUSTER}/{kind}/") for each in OPERATIONS)
+        return kind if has_more else "cluster"
     return "clusters" if path.startswith(V1) else "server"
 
 

@@ -4,8 +4,6 @@ from typing import TypedDict
 
 import msgspec
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.views import RecordView, batches_of
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
@@ -24,25 +22,13 @@ MAX_RECORDS_BYTES = 8 * 1024 * 1024
 _RECORDS_PER_STEP = 100
 
 
-class ProducedRow(TypedDict):
-    """The partition and the offset of a record that was produced."""
-
-    partition: int
-    offset: int
-
-
-class ProducedList(TypedDict):
-    """Records that were produced, in the order of their values."""
-
-    records: list[ProducedRow]
-
-
 class RecordQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Some records: of all partitions, or of one; from an offset on."""
+    """Some records: of all partitions, or of one; from an offset on; only those that `read_committed` shows."""
 
     partition: int | None = None
     offset: int = 0
     limit: int = 1_000
+    committed: bool = False
 
 
 class RecordRow(TypedDict):
@@ -63,14 +49,6 @@ class RecordList(TypedDict):
     is_complete: bool
 
 
-@operation("POST", RECORDS, status=201, body=arguments_of(ClusterCommands.produce, "topic"))
-def produce(served: ServedCluster, topic: str, body: Arguments) -> ProducedList:
-    """Append records to a topic, or none if one of them is not accepted."""
-    _check_topic(served, topic)
-    produced = served.cluster.produce(topic, **body.given())
-    return {"records": [{"partition": each.partition, "offset": each.offset} for each in produced]}
-
-
 @operation("GET", RECORDS)
 def list_records(served: ServedCluster, topic: str, query: RecordQuery) -> Steps[RecordList]:
     """List the records of a topic that a consumer could read, decoded, without control records."""
@@ -79,7 +57,7 @@ def list_records(served: ServedCluster, topic: str, query: RecordQuery) -> Steps
     check_range("limit", query.limit, 1, MAX_RECORDS)
     rows: list[RecordRow] = []
     size_bytes = 0
-    for batch in batches_of(served.cluster.cluster, topic, query.partition, query.offset):
+    for batch in batches_of(served.core, topic, query.partition, query.offset, committed=query.committed):
         for record in batch.records():
             size_bytes += len(record.key or b"") + len(record.value or b"")
             if rows and (len(rows) == query.limit or size_bytes > MAX_RECORDS_BYTES):
@@ -91,7 +69,7 @@ def list_records(served: ServedCluster, topic: str, query: RecordQuery) -> Steps
 
 
 def _check_topic(served: ServedCluster, name: str) -> None:
-    topics = served.cluster.cluster.topics
+    topics = served.core.topics
     if name not in topics:
         raise not_found("topic", name, f"one of {', '.join(each.name for each in topics)}")
 

@@ -1,29 +1,20 @@
 """All operations: importing this module registers them."""
 
-from fakebroker.control.routes import (
+from fakebroker.control.routes import (  # noqa: F401
     blocked_groups,
     brokers,
     clusters_routes,
     documents,
-    faults,
     groups,
+    handles,
     journal,
     records,
     stream,
     transactions,
+    waits,
 )
 from fakebroker.control.routes.operations import OPERATIONS
 
-__all__ = [
-    "OPERATIONS",
-    "blocked_groups",
-    "brokers",
-    "clusters_routes",
-    "documents",
-    "faults",
-    "groups",
-    "journal",
-    "records",
-    "stream",
-    "transactions",
-]
+handles.register()  # The operations of the other modules have precedence.
+
+__all__ = ["OPERATIONS"]

@@ -107,7 +107,7 @@ async def _update(served: ServedCluster, request: UpdateRequest) -> Update:
 
 def changes(served: ServedCluster, request: UpdateRequest) -> Steps[Update]:
     """Return the changes of a cluster since a version."""
-    journal, meter = served.cluster.cluster.journal, served.meter
+    journal, meter = served.core.journal, served.meter
     version = _version(served)
     # Counts that have decreased were reset: all requests or changes are new.
     requests_before, changes_before = (
@@ -136,7 +136,7 @@ def changes(served: ServedCluster, request: UpdateRequest) -> Steps[Update]:
 
 def _version(served: ServedCluster) -> str:
     """Return the version of a cluster: the number of its requests and of the changes of its groups."""
-    return f"{served.cluster.cluster.journal.added}.{served.meter.changes}"
+    return f"{served.core.journal.added}.{served.meter.changes}"
 
 
 def _counts(version: str) -> list[int]:
@@ -144,7 +144,7 @@ def _counts(version: str) -> list[int]:
 
 
 def _requests(served: ServedCluster, new: int) -> RequestsEvent:
-    journal = served.cluster.cluster.journal
+    journal = served.core.journal
     calls = journal.newest(min(new, MAX_REQUESTS))
     rows = [request_row(number, call) for number, call in enumerate(calls, journal.added - len(calls) + 1)]
     return {"sampled": new > len(rows), "seen": new, "requests": rows}

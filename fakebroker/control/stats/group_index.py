@@ -19,7 +19,7 @@ from fakebroker.coordinator.classic.states import GroupState
 from fakebroker.coordinator.consumer.group import ConsumerGroup
 from fakebroker.coordinator.consumer.states import ConsumerGroupState
 from fakebroker.coordinator.history import DEAD
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster, internals
 
 GROUPS_PER_STEP = 1_000
 """Number of groups that are processed in one step."""
@@ -76,7 +76,7 @@ class GroupIndex:
     """
 
     def __init__(self, cluster: FakeCluster, meter: Meter) -> None:
-        self._cluster = cluster
+        self._core = internals(cluster).cluster
         self._meter = meter
         self._groups: Sequence[AnyGroup] = ()
         self._groups_version: object = None
@@ -124,18 +124,18 @@ class GroupIndex:
         The meter counts removed and changed groups, but not every added one; those change the sizes. A coordinator that
         becomes a zombie changes only the leaders.
         """
-        core = self._cluster.cluster
+        core = self._core
         coordinators = [broker.coordinator for broker in core.brokers.values()]
         sizes = [(len(each.groups.classic), len(each.groups.consumer)) for each in coordinators]
         return (core.history, changes, self._leaders(), sizes) if self._meter.is_subscribed else None
 
     def _leaders(self) -> list[int]:
         """Return the leader of each partition of __consumer_offsets, as a node id."""
-        return [partition.leader_id for partition in self._cluster.cluster.topics.offsets_topic.partitions]
+        return [partition.leader_id for partition in self._core.topics.offsets_topic.partitions]
 
     def _parts(self) -> Iterator[tuple[int, Sequence[AnyGroup]]]:
         """Yield node ids with groups at these brokers. The groups of a part have one type."""
-        coordinators = [(node_id, broker.coordinator) for node_id, broker in self._cluster.cluster.brokers.items()]
+        coordinators = [(node_id, broker.coordinator) for node_id, broker in self._core.brokers.items()]
         at: list[tuple[int, Sequence[AnyGroup]]] = []
         for node_id, coordinator in coordinators:
             at += [(node_id, [*coordinator.groups.classic.values()]), (node_id, [*coordinator.groups.consumer])]

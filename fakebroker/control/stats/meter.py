@@ -28,7 +28,7 @@ from fakebroker.coordinator.history import DEAD, LOADED, MAX_SIZE
 from fakebroker.coordinator.transaction.history import RecordedTransactionMoment, TransactionHistory
 from fakebroker.coordinator.transaction.transaction import PREPARE_ABORT, PREPARE_COMMIT
 from fakebroker.server.connections.connection import Connection
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster, internals
 
 _BATCH_SIZE = 2_000
 _CALLS_FOR_LOAD = 1_000
@@ -85,7 +85,7 @@ class Meter:
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
+        self._server, self._core = internals(cluster).server, internals(cluster).cluster
         self._journal: Journal | None = None
         self._history: History | None = None
         self._seen = 0
@@ -113,7 +113,7 @@ class Meter:
         """Count if a batch is complete. The cluster calls it after each change; it returns whether to stop that."""
         if self._has_unsubscribed:
             return True
-        journal = self._cluster.cluster.journal
+        journal = self._core.journal
         if journal is not self._journal or journal.added - self._seen >= min(_BATCH_SIZE, journal.max_calls // 2):
             self.catch_up()
         return False
@@ -121,12 +121,12 @@ class Meter:
     @property
     def is_subscribed(self) -> bool:
         """Whether the meter receives all changes of groups; not between a reset and the next `catch_up`."""
-        return self._history is self._cluster.cluster.history and not self._has_unsubscribed
+        return self._history is self._core.history and not self._has_unsubscribed
 
     def unsubscribe(self) -> None:
         """Stop counting; the cluster may continue without a control server."""
         self._has_unsubscribed = True
-        self._cluster.response_times.stop()
+        self._server.reactor.response_times.stop()
         if self._history is not None:
             self._history.listeners.remove(self._on_moments)
         if self._transaction_history is not None:
@@ -134,11 +134,11 @@ class Meter:
 
     def catch_up(self) -> None:
         """Count the requests since the last call. After a reset, subscribe to the new journal and history."""
-        core = self._cluster.cluster
+        core = self._core
         if core.journal is not self._journal:
             self._count_new()
             if self._journal is None:
-                self._cluster.response_times.start()
+                self._server.reactor.response_times.start()
             else:
                 self.dropped_before += self._journal.dropped
             self._journal, self._seen = core.journal, 0
@@ -156,7 +156,7 @@ class Meter:
         for api, times_ms in self._new_times.items():
             _sketch(self.totals.broker_times, api).add(times_ms)
         self._new_times.clear()
-        for api, times_ms in self._cluster.response_times.take().items():
+        for api, times_ms in self._server.reactor.response_times.take().items():
             _sketch(self.totals.wire_times, api).add(times_ms)
 
     def _count_new(self) -> None:
@@ -264,7 +264,7 @@ class Meter:
     def load(self) -> Counter[str]:
         """Return the number of requests by group among the latest 1000, an estimate of their load."""
         requests: Counter[str] = Counter()
-        for call in self._cluster.cluster.journal.newest(_CALLS_FOR_LOAD):
+        for call in self._core.journal.newest(_CALLS_FOR_LOAD):
             requests.update(call.group_ids)
         return requests
 

@@ -142,7 +142,7 @@ class _Metrics(Collector):
 
 def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float, *tuple[object, ...]]]:
     """Yield the name, value and labels of each counter and gauge."""
-    meter, core = served.meter, served.cluster.cluster
+    meter, core = served.meter, served.core
     for (api, node_id), count in meter.totals.requests.items():
         yield "requests", count, api, node_id
     for (api, node_id, error), count in meter.totals.errors.items():
@@ -159,11 +159,11 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
     for outcome in ("commit", "abort"):
         yield "transactions_ended", meter.ended_transactions[outcome], outcome
     yield "transaction_markers_waiting", len(core.transactions.waiting)
-    yield "partitions_with_late_transactions", count_late_partitions(core, served.cluster.clock.now_ms())
-    yield "faults", core.faults.count(served.cluster.clock.now_ms())
-    for fault_id, active in served.faults().items():
-        yield "fault_hits", active.hits, fault_id, active.fault.api or ""
-    connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
+    yield "partitions_with_late_transactions", count_late_partitions(core, served.now_ms())
+    yield "faults", core.faults.count(served.now_ms())
+    for active in core.faults.active:
+        yield "fault_hits", active.hits, active.id, active.fault.api or ""
+    connections = Counter(connection.broker.node_id for connection in served.server.reactor.connections.values())
     for node_id, broker in core.brokers.items():
         yield "connections", connections[node_id], node_id
         yield "broker_up", broker.up, node_id

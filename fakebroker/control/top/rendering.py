@@ -22,6 +22,8 @@ Choice = Literal["unstable and busiest", "unstable", "busiest"]
 CHOICES: tuple[Choice, ...] = ("unstable and busiest", "unstable", "busiest")
 """The choices of groups to show."""
 
+_WITH_TYPES = 110
+"""The width from which groups have their types; below, their ids need the space."""
 _WIDE = 100
 _NARROW = 70
 _SNAPSHOT_ROWS = 20
@@ -246,25 +248,25 @@ def _quantiles(api: "ApiRate", is_narrow: bool) -> Sequence[float | None]:
 
 
 def _groups(title: str, groups: "Sequence[GroupRow]", width: int) -> _Section:
-    is_wide, is_narrow = width >= _WIDE, width < _NARROW
+    has_types, is_wide, is_narrow = width >= _WITH_TYPES, width >= _WIDE, width < _NARROW
     # Equal widths align the tables of groups.
     columns = [_column(title, ratio=1)]
-    if is_wide:
+    if has_types:
         columns.append(Column("TYPE", no_wrap=True, width=8))
     columns.append(Column("STATE", no_wrap=True, width=19 if is_wide else 11))
     if not is_narrow:
         columns += [Column("GEN", justify="right", width=5), _number("MEMBERS")]
     if is_wide:
-        columns += [_number("REBALANCES"), _number("BROKER")]
-    rows = [_group(group, is_wide, is_narrow) for group in groups]
+        columns += [_number("LAG"), _number("REBALANCES"), _number("BROKER")]
+    rows = [_group(group, has_types, is_wide, is_narrow) for group in groups]
     return _Section([*columns, _column("REASON", ratio=1 if is_narrow else 2)], rows, "none")
 
 
-def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
+def _group(group: "GroupRow", has_types: bool, is_wide: bool, is_narrow: bool) -> list[Text]:
     state = group["state"]
     cells = [
         _text(group["group_id"]),
-        *([_text(group["type"] or "")] if is_wide else []),
+        *([_text(group["type"] or "")] if has_types else []),
         # Saves space in narrow terminals; the short names are unambiguous.
         _text(state if is_wide else state.removesuffix("Rebalance"), _STYLES.get(state, "")),
     ]
@@ -272,7 +274,11 @@ def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
         cells += [_text(str(group["generation_id"])), _text(f"{group['members']:,}")]
     if is_wide:
         broker = group["coordinator"]
-        cells += [_text(f"{group['rebalances']:,}"), _text("none" if broker is None else str(broker))]
+        cells += [
+            _text(f"{group['lag']:,}"),
+            _text(f"{group['rebalances']:,}"),
+            _text("none" if broker is None else str(broker)),
+        ]
     return [*cells, _text(group["why"])]
 
 

@@ -1,7 +1,7 @@
 """Manual control of transactions: look up an id, abort a transaction, fence a producer, states that can be held.
 
 Transactions are changed by the functions for requests and timers, so that records and answers are as in Kafka.
-`cluster/commands/transaction_commands.py` calls these functions with the coordinator of the id.
+`cluster/handles/transaction.py` calls these functions with the coordinator of the id.
 """
 
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -49,7 +49,7 @@ def abort(coordinator: TransactionCoordinator, transaction: Transaction, now_ms:
     if transaction.state is not ONGOING:
         expected = f"an id with an open transaction (Ongoing), not {transaction.state.value}"
         raise ConfigError.of("transactional_id", transaction.transactional_id, expected)
-    result = coordinator.fence(transaction, "abort_transaction", now_ms)
+    result = coordinator.fence(transaction, "transaction.abort", now_ms)
     return ErrorCode.NONE if result is None else result.error
 
 

@@ -8,10 +8,11 @@ partitions at its start. Does not depend on sockets or clocks.
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from fakebroker.client.transport import Transport, TransportConnection
+from fakebroker.client.brokers import Brokers, Exchange
+from fakebroker.client.errors import UnsupportedVersion
+from fakebroker.client.transport import Transport
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import (
@@ -22,14 +23,11 @@ from fakebroker.protocol.messages.list_offsets import (
 )
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from fakebroker.protocol.records import RecordBatch, iterate_records, split_batches
-from fakebroker.protocol.registry import api_of
-from fakebroker.protocol.schema import Message
 from fakebroker.protocol.transaction_markers import marker_in
 from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import Event, Source
-from fakebroker.replay.members.request_events import to_us
-from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
+from fakebroker.replay.members.request_events import exchange_event
 from fakebroker.replay.members.scripted_producer import ScriptedProducer
 from fakebroker.topic_partition import TopicPartition, by_topic
 
@@ -45,27 +43,8 @@ _MAX_BYTES = 1 << 20
 _ONGOING = "Ongoing"
 
 
-@dataclass(slots=True, eq=False)
-class _Sent:
-    """A request without a response.
-
-    Attributes:
-        request: The request.
-        node_id: Node id of the broker.
-        due_ms: When it was due.
-        sent_ms: When it was sent; infinite until the connection is open.
-        version: Its version; -1 until then.
-    """
-
-    request: Message
-    node_id: int
-    due_ms: float
-    sent_ms: float = math.inf
-    version: int = -1
-
-
 class CommittedReader:
-    """The reader of one task or simulation; a `MetadataListener` and a `ConnectionUser`.
+    """The reader of one task or simulation; a `MetadataListener`.
 
     The loop or simulation calls `process` at `next_deadline` or earlier.
 
@@ -100,43 +79,38 @@ class CommittedReader:
     ) -> None:
         self.is_done = False
         self._name, self._producers, self._topics = name, producers, topics
-        self._transport, self._now_ms, self._lookup, self._record = transport, now_ms, lookup, record
+        self._now_ms, self._lookup, self._record = now_ms, lookup, record
+        self._brokers = Brokers(transport, now_ms, CLIENT_ID, nodes=lookup.nodes)
         self._poll_ms, self._list_ms, self._end_ms = start_ms, start_ms + LIST_EVERY_MS, end_ms
         self._knows_leaders = self._is_looking_up = False
         self._partitions: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
-        self._connections: dict[int, TransportConnection] = {}
-        self._held: dict[TransportConnection, list[_Sent]] = {}
-        self._pending: dict[TransportConnection, list[_Sent]] = {}
+        self._asked: set[int] = set()  # Node ids of the brokers that have not answered a Fetch or ListOffsets.
         self._open: dict[int, dict[tuple[str, int], int]] = {}  # By node id: since when transactions are listed.
         self._folded: dict[int, Event] = {}  # By node id: the row to which Fetch requests without news are added.
 
     def next_deadline(self) -> float:
         """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
-        return math.inf if self.is_done else min(self._poll_ms, self._end_ms)
+        return math.inf if self.is_done else min(self._poll_ms, self._end_ms, self._brokers.next_deadline())
 
     def process(self, now_ms: float) -> None:
         """Send the requests that are due, and close connections whose requests have timed out."""
-        for connection, pending in list(self._pending.items()):
-            if pending and pending[0].sent_ms + REQUEST_TIMEOUT_MS <= now_ms:
-                self._transport.fail(connection, f"no response in {REQUEST_TIMEOUT_MS:g} ms")
+        self._brokers.tick(now_ms)
         if now_ms >= self._end_ms:
             self._end()
         elif now_ms >= self._poll_ms:
-            self._poll_ms = now_ms + _POLL_EVERY_MS
+            self._poll_ms = max(self._poll_ms + _POLL_EVERY_MS, now_ms)
             self._poll(now_ms)
             if now_ms >= self._list_ms:
                 self._list_ms = now_ms + LIST_EVERY_MS
                 for node_id in self._lookup.nodes:
-                    self._submit(ListTransactionsRequest(state_filters=[_ONGOING], producer_id_filters=[]), node_id)
+                    request = ListTransactionsRequest(state_filters=[_ONGOING], producer_id_filters=[])
+                    self._brokers.send(request, partial(self._ended, node_id), node_id=node_id)
 
     def stop(self) -> None:
         """Record pending requests as cut off."""
         self._end()
-        for pending in self._pending.values():
-            for sent in pending:
-                if sent.sent_ms < math.inf:
-                    self._record(self._event(sent)._replace(missing=CUT_OFF))
+        self._brokers.cut_off()
 
     def _end(self) -> None:
         self.is_done = True
@@ -159,9 +133,11 @@ class CommittedReader:
         for node_id, partitions in by_leader.items():
             if node_id not in self._lookup.nodes:
                 self._knows_leaders = False
-            elif not self._is_waiting_for(node_id):
+            elif node_id not in self._asked:
+                self._asked.add(node_id)
                 unknown = [partition for partition in partitions if partition not in self._positions]
-                self._submit(_list_offsets(unknown) if unknown else self._fetch(partitions), node_id)
+                request = _list_offsets(unknown) if unknown else self._fetch(partitions)
+                self._brokers.send(request, partial(self._ended, node_id), node_id=node_id)
 
     def _fetch(self, partitions: Sequence[TopicPartition]) -> FetchRequest:
         return FetchRequest(
@@ -182,69 +158,33 @@ class CommittedReader:
             ],
         )
 
-    def _is_waiting_for(self, node_id: int) -> bool:
-        connection = self._connections.get(node_id)
-        if connection is None:
-            return False
-        sent = [*self._held.get(connection, ()), *self._pending[connection]]
-        return any(not isinstance(each.request, ListTransactionsRequest) for each in sent)
-
-    def _submit(self, request: Message, node_id: int) -> None:
-        now_ms = self._now_ms()
-        connection = self._connections.get(node_id)
-        if connection is None:
-            connection = self._connections[node_id] = self._transport.connect(self._lookup.nodes[node_id], self)
-            self._held[connection], self._pending[connection] = [], []
-        sent = _Sent(request, node_id, now_ms)
-        if connection.versions is None:
-            self._held[connection].append(sent)
-        else:
-            self._send(connection, sent, now_ms)
-
-    def _send(self, connection: TransportConnection, sent: _Sent, now_ms: float) -> None:
-        assert connection.versions is not None
-        if api_of(sent.request).key not in connection.versions.theirs:
-            return  # ListTransactions, before 3.0
-        sent.version, sent.sent_ms = connection.versions.version_of(sent.request), now_ms
-        self._pending[connection].append(sent)
-        self._transport.send(connection, sent.request, sent.version, CLIENT_ID, self)
-
-    # MetadataListener and ConnectionUser
+    # MetadataListener
 
     def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes]) -> None:
         self._is_looking_up = False
         self._knows_leaders = len(partition_counts) == len(self._topics)
         self._partitions = [(topic, index) for topic, count in partition_counts.items() for index in range(count)]
 
-    def opened(self, connection: TransportConnection) -> None:
-        for sent in self._held.pop(connection, ()):
-            self._send(connection, sent, self._now_ms())
+    # What has become of requests
 
-    def answered(self, connection: TransportConnection, response: Any) -> None:
-        sent = self._pending[connection].pop(0)
-        match response:
-            case ListOffsetsResponse():
+    def _ended(self, node_id: int, exchange: Exchange) -> None:
+        if not isinstance(exchange.request, ListTransactionsRequest):
+            self._asked.discard(node_id)
+        match exchange.response:
+            case ListOffsetsResponse() as response:
                 for topic in response.topics:
                     for each in topic.partitions:
                         self._check(each.error_code)
                         if not each.error_code:
                             self._positions[topic.name, each.partition_index] = each.offset
-            case FetchResponse():
-                self._fetched(sent, response)
-            case ListTransactionsResponse():
-                self._listed(sent, response)
-
-    def lost(self, connection: TransportConnection, why: str) -> None:
-        now_ms = self._now_ms()
-        for node_id in [node_id for node_id, each in self._connections.items() if each is connection]:
-            del self._connections[node_id]
-            self._open.pop(node_id, None)
-        for sent in (*self._pending.pop(connection, ()), *self._held.pop(connection, ())):
-            is_sent = sent.sent_ms < math.inf
-            missing = missing_after(now_ms - sent.sent_ms, LOST) if is_sent else LOST
-            sent.sent_ms = sent.sent_ms if is_sent else now_ms
-            self._record(self._event(sent)._replace(missing=missing, until_us=to_us(now_ms)))
-        self._knows_leaders = False
+            case FetchResponse() as response:
+                self._fetched(self._event(node_id, exchange), response)
+            case ListTransactionsResponse() as response:
+                self._listed(self._event(node_id, exchange), response)
+            case _ if not isinstance(exchange.failure, UnsupportedVersion):  # ListTransactions, before 3.0
+                self._record(self._event(node_id, exchange))
+                self._open.pop(node_id, None)
+                self._knows_leaders = False
 
     def _check(self, error: int) -> None:
         """Look up the leaders again after an error."""
@@ -253,11 +193,10 @@ class CommittedReader:
 
     # Responses
 
-    def _fetched(self, sent: _Sent, response: FetchResponse) -> None:
+    def _fetched(self, event: Event, response: FetchResponse) -> None:
         stable: list[tuple[str, int]] = []
         seen: list[Event] = []
         error = response.error_code
-        event = self._event(sent)._replace(latency_us=to_us(self._now_ms()) - to_us(sent.due_ms))
         for topic in response.responses:
             for each in topic.partitions:
                 place = (topic.topic, each.partition_index)
@@ -316,11 +255,11 @@ class CommittedReader:
         producer = self._producers.get(member)
         return (producer, number) if producer and producer.member.script.group == group else (None, 0)
 
-    def _listed(self, sent: _Sent, response: ListTransactionsResponse) -> None:
+    def _listed(self, event: Event, response: ListTransactionsResponse) -> None:
         now_ms = self._now_ms()
-        event = self._event(sent)._replace(latency_us=to_us(now_ms) - to_us(sent.due_ms), error=response.error_code)
+        event = event._replace(error=response.error_code)
         self._record(event)
-        before, listed = self._open.get(sent.node_id, {}), {}
+        before, listed = self._open.get(event.broker, {}), {}
         for each in response.transaction_states:
             producer = self._producers.get(each.transactional_id)
             if producer is None or each.transaction_state != _ONGOING or now_ms - producer.begun_ms < LIST_EVERY_MS:
@@ -339,19 +278,11 @@ class CommittedReader:
                     transaction=(each.producer_id, None, number, None),
                 )
             )
-        self._open[sent.node_id] = listed
+        self._open[event.broker] = listed
 
-    def _event(self, sent: _Sent) -> Event:
-        return Event(
-            scheduled_us=to_us(sent.due_ms),
-            sent_us=to_us(sent.sent_ms),
-            latency_us=None,
-            api=api_of(sent.request).name,
-            version=sent.version,
-            broker=sent.node_id,
-            member_id=self._name,
-            source=self.source,
-        )
+    def _event(self, node_id: int, exchange: Exchange) -> Event:
+        event = exchange_event(exchange, node_id, self._now_ms())
+        return event._replace(member_id=self._name, source=self.source)
 
 
 def reader_of(

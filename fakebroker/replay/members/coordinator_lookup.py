@@ -5,23 +5,22 @@ the broker supports that (version 4, KIP-699).
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol
 
-from fakebroker.client.coordinators import batches, coordinators_in, find_coordinators
-from fakebroker.client.errors import BrokerUnreachable
-from fakebroker.client.transport import Address, Transport, TransportConnection
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.brokers import Brokers, Exchange
+from fakebroker.client.coordinators import find_coordinators
+from fakebroker.client.errors import BrokerUnreachable, ClientClosed, ConnectionLost, UnsupportedVersion, error_code
+from fakebroker.client.transport import Address, Transport
 from fakebroker.client.versions import is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.events import Event, Source
-from fakebroker.replay.members.request_events import to_us
-from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
+from fakebroker.replay.members.request_events import exchange_event
 from fakebroker.topic_partition import TopicPartition
 
 _RETRY_MS = 100.0
@@ -58,48 +57,22 @@ Listeners = dict[str, list[tuple[CoordinatorListener, float]]]
 """The listeners that wait for the coordinator of each group, with the times of their requests in milliseconds."""
 
 
-@dataclass(slots=True, eq=False)
-class _PendingRequest:
-    """A request and the listeners that wait for its response. Times are in milliseconds since the Unix epoch.
-
-    Attributes:
-        request: A FindCoordinator or Metadata request.
-        scheduled_ms: When the first listener requested it.
-        listeners: The listeners of a FindCoordinator.
-        metadata_listener: The listener of a Metadata request; None for the first request of a connection.
-        sent_ms: When it was sent; infinite until then.
-        version: Its version; -1 before it is sent.
-    """
-
-    request: Any
-    scheduled_ms: float
-    listeners: Listeners = field(default_factory=dict)
-    metadata_listener: MetadataListener | None = None
-    sent_ms: float = math.inf
-    version: int = -1
-
-    @property
-    def source(self) -> Source:
-        """The members if at least one of them waits for the response, else the loads."""
-        waiting = [listener for listeners in self.listeners.values() for listener, _ in listeners]
-        return "load" if waiting and all(each.source == "load" for each in waiting) else "members"
-
-
 class CoordinatorLookup:
     """Looks up coordinators and metadata for all members of a task.
 
-    The loop or simulation calls `process` after new look-ups and at `next_deadline`.
+    The loop or simulation calls `process` after new look-ups and at `next_deadline`. After each connection the first
+    request is for the cluster's brokers, and is not recorded.
 
     Args:
         transport: Makes the connection.
         now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
-        brokers: Bootstrap brokers, tried in this order. After a lost connection, the next broker is tried.
+        bootstrap: Bootstrap brokers, tried in this order. After a lost connection, the next broker is tried.
         record: Receives the event of each request.
         key_type: What the coordinators coordinate: groups, or transactional ids. Look-ups of the latter are recorded
             without ids.
 
     Attributes:
-        nodes: Addresses of the brokers by node id in the newest Metadata response; empty until a broker has responded.
+        nodes: Addresses by node id; see `Brokers`. Empty until a broker has responded.
         leaders: Node ids of the leaders of partitions in all Metadata responses so far; -1 for none.
     """
 
@@ -107,22 +80,19 @@ class CoordinatorLookup:
         self,
         transport: Transport,
         now_ms: Callable[[], float],
-        brokers: Sequence[Address],
+        bootstrap: Sequence[Address],
         record: Callable[[Event], None],
         key_type: Literal["group", "transaction"] = "group",
     ) -> None:
-        self._transport, self._now_ms, self._record, self._key_type = transport, now_ms, record, key_type
-        self._brokers = deque(brokers)
-        self._connection: TransportConnection | None = None
-        self._is_ready = False  # Whether the first Metadata response on the connection has arrived.
-        self._node_id = _UNKNOWN_BROKER  # Of the connected broker.
+        self._now_ms, self._record, self._key_type = now_ms, record, key_type
+        self._brokers = Brokers(transport, now_ms, CLIENT_ID, bootstrap)
+        self._attempts = len(bootstrap)  # How often the first connection may still be lost before its first response.
+        self._is_connecting = False  # The first request of a connection has no response yet.
         self._listeners: Listeners = {}  # Groups to look up.
-        self._is_finding = False  # A FindCoordinator is pending; further look-ups are sent together after it.
-        self._waiting: list[_PendingRequest] = []  # Metadata requests to send.
-        self._pending: deque[_PendingRequest] = deque()  # Requests without a response, in the order of sending.
-        self._unreachable = 0  # Brokers that could not be reached since the last success.
-        self._retry_ms = -math.inf
-        self.nodes: dict[int, Address] = {}
+        self._asked: Listeners = {}  # Groups in requests without a response.
+        self._topics: list[tuple[MetadataRequest, MetadataListener, float]] = []  # Metadata to request.
+        self._backoff, self._retry_ms = Backoff(_RETRY_MS), -math.inf
+        self.nodes = self._brokers.nodes
         self.leaders: dict[TopicPartition, int] = {}
 
     def discover(self, group: str, listener: CoordinatorListener, scheduled_ms: float) -> None:
@@ -132,12 +102,12 @@ class CoordinatorLookup:
     def fetch_metadata(self, topics: Iterable[str], listener: MetadataListener, scheduled_ms: float) -> None:
         """Look up partition counts in the next `process`. The request is repeated until there is a response."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
-        self._waiting.append(_PendingRequest(request, scheduled_ms, metadata_listener=listener))
+        self._topics.append((request, listener, scheduled_ms))
 
     def connect(self) -> None:
         """Start to connect, even if there is nothing to look up yet."""
-        self._is_ready = False
-        self._connection = self._transport.connect(self._brokers[0], self)
+        self._is_connecting = True
+        self._brokers.send(MetadataRequest(topics=[]), self._connected)
 
     @property
     def has_consumer_protocol(self) -> bool:
@@ -145,185 +115,146 @@ class CoordinatorLookup:
 
         Releases from 3.7 on have its APIs, but do not support it in production.
         """
-        versions = None if self._connection is None else self._connection.versions
+        versions = self._brokers.any_versions
         return versions is not None and versions.features.get("group.version", 0) >= 1
 
     def next_deadline(self) -> float:
         """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
-        if self._connection is None:
-            return self._retry_ms if self._listeners or self._waiting else math.inf
-        return self._pending[0].sent_ms + REQUEST_TIMEOUT_MS if self._pending else math.inf
+        due_ms = self._brokers.next_deadline()
+        if (self._listeners or self._topics) and not self._is_connecting and self._brokers.any_versions is None:
+            due_ms = min(due_ms, self._retry_ms)
+        return due_ms
 
     def process(self, now_ms: float) -> None:
         """Send the requests of new look-ups, reconnect, or close a connection whose request has timed out."""
-        if self._connection is None:
-            if (self._listeners or self._waiting) and self._retry_ms <= now_ms:
+        self._brokers.tick(now_ms)
+        if self._is_connecting or not (self._listeners or self._topics):
+            return
+        versions = self._brokers.any_versions
+        if versions is None:
+            if self._retry_ms <= now_ms:
                 self.connect()
-        elif self._pending and self._pending[0].sent_ms + REQUEST_TIMEOUT_MS <= now_ms:
-            self._transport.fail(self._connection, f"no response in {REQUEST_TIMEOUT_MS:g} ms")
-        elif self._is_ready:
-            self._send_all(self._connection)
+            return
+        topics, self._topics = self._topics, []
+        for request, topic_listener, scheduled_ms in topics:
+            done = partial(self._answered, (request, topic_listener, scheduled_ms))
+            self._brokers.send(request, done, scheduled_ms=scheduled_ms)
+        # Groups that are requested while a batch has no response are looked up together after it.
+        if self._asked and is_batched(FindCoordinatorRequest, versions.version_for(FindCoordinatorRequest)):
+            return
+        groups, self._listeners = self._listeners, {}
+        for group, waiting in groups.items():
+            self._asked.setdefault(group, []).extend(waiting)
+        if groups:
+            self._brokers.send_batches(FindCoordinatorRequest, list(groups), self._request, self._found)
+
+    def _request(self, groups: Sequence[str]) -> FindCoordinatorRequest:
+        return find_coordinators(groups, self._key_type)
 
     def stop(self) -> None:
         """Record pending requests as cut off."""
-        for pending in self._pending:
-            self._record_answer(pending, None, missing_after(self._now_ms() - pending.sent_ms, CUT_OFF))
-        self._pending.clear()
+        self._brokers.cut_off()
 
-    # ConnectionUser
+    # What has become of requests
 
-    def opened(self, connection: TransportConnection) -> None:
-        self._send(connection, _PendingRequest(MetadataRequest(topics=[]), self._now_ms()))
-
-    def answered(self, connection: TransportConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
-        pending = self._pending.popleft()
-        if isinstance(response, MetadataResponse):
-            self._store_nodes(connection.address, response)
-        if not self._is_ready:
-            self._is_ready = True
-            return
-        self._record_answer(pending, response)
-        if isinstance(response, FindCoordinatorResponse):
-            self._is_finding = False
-            _notify(pending, response)
-        elif pending.metadata_listener is not None:
-            for topic in response.topics:
-                self.leaders.update(
-                    ((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions
-                )
-            found = [topic for topic in response.topics if topic.error_code == 0]
-            counts = {topic.name or "": len(topic.partitions) for topic in found}
-            pending.metadata_listener.metadata(counts, {topic.name or "": topic.topic_id for topic in found})
-
-    def lost(self, connection: TransportConnection, why: str) -> None:
-        """Try the next broker. If none can be reached, look-ups fail, and their listeners repeat them.
+    def _connected(self, exchange: Exchange) -> None:
+        """Look up what is waiting. If no broker can be reached, look-ups fail, and their listeners repeat them.
 
         Raises:
             BrokerUnreachable: No broker could be reached yet.
         """
-        self._connection, self._is_finding = None, False
-        self._unreachable = 0 if self._is_ready else self._unreachable + 1
-        all_pending, self._pending = self._pending, deque()
-        if self._is_ready:
-            for pending in all_pending:
-                self._record_answer(pending, None, missing_after(self._now_ms() - pending.sent_ms, LOST), ended=True)
-                _notify_failure(pending.listeners)
-                if pending.metadata_listener is not None:
-                    self._waiting.append(pending)
-        elif all_pending:
-            why = f"no response after ApiVersions (a listener that requires SASL authentication?): {why}"
-        self._brokers.rotate(-1)
-        if self._unreachable < len(self._brokers):
-            if not self.nodes:
+        self._is_connecting = False
+        match exchange.failure:
+            case None:
+                self._backoff.reset()
+                self.process(self._now_ms())
+            case ClientClosed():
+                pass
+            case ConnectionLost() if self.nodes:  # The next broker is asked then.
+                self._retry_ms = self._now_ms() + self._backoff.next_delay_ms()
+            case ConnectionLost() as lost:
+                self._attempts -= 1
+                if not self._attempts:
+                    why = str(lost).removeprefix(f"{exchange.broker}: ")
+                    hint = "no response after ApiVersions (a listener that requires SASL authentication?)"
+                    raise BrokerUnreachable(exchange.broker, f"{hint}: {why}")
                 self.connect()
+            case failure if self.nodes:
+                self._retry_ms = self._now_ms() + self._backoff.next_delay_ms()
+                groups, self._listeners = self._listeners, {}
+                if groups:  # Record a request that could not be sent.
+                    self._asked |= groups
+                    unsent = Exchange(self._request(list(groups)), self._found, None, "", self._now_ms())
+                    unsent.keys, unsent.failure = list(groups), failure
+                    self._found(unsent)
+            case failure:
+                raise failure
+
+    def _found(self, exchange: Exchange) -> None:
+        """Notify the listeners of some groups."""
+        if isinstance(exchange.failure, UnsupportedVersion):
+            raise exchange.failure
+        listeners = {group: self._asked.pop(group) for group in exchange.keys if group in self._asked}
+        self._record_look_up(exchange, listeners)
+        if isinstance(exchange.failure, ClientClosed):
             return
-        if not self.nodes:
-            raise BrokerUnreachable("broker {}:{}".format(*connection.address), why)
-        self._unreachable, self._node_id = 0, _UNKNOWN_BROKER
-        self._retry_ms = self._now_ms() + _RETRY_MS
-        listeners, self._listeners = self._listeners, {}
-        if listeners:  # Record a request that could not be sent to any broker.
-            self._record_answer(self._find_request(listeners, sent_ms=self._now_ms()), None, LOST, ended=True)
-        _notify_failure(listeners)
+        if exchange.failure is None:
+            for found in exchange.response.coordinators:
+                for listener, _ in listeners.pop(found.key, ()):
+                    if found.error_code:
+                        listener.discovery_failed(found.key, error_code(found.error_code))
+                    else:
+                        listener.discovered(found.key, found.node_id, found.host, found.port)
+        for group, waiting in listeners.items():  # All of them without a response, else those that it lacks.
+            for listener, _ in waiting:
+                listener.discovery_failed(group, ErrorCode.NETWORK_EXCEPTION)
 
-    def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
-        """Store the cluster's brokers. The connected broker is the listed one with the connection's address, if any."""
-        self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
-        self._brokers.extend(known for known in self.nodes.values() if known not in self._brokers)
-
-    def _send_all(self, connection: TransportConnection) -> None:
-        if connection.versions is None:
+    def _answered(self, asked: tuple[MetadataRequest, MetadataListener, float], exchange: Exchange) -> None:
+        """Notify the listener of topics, or ask again."""
+        response = exchange.response
+        errors = [] if response is None else [topic.error_code for topic in response.topics]
+        self._record(self._event(exchange, errors))
+        if response is None:
+            if not isinstance(exchange.failure, ClientClosed):
+                self._topics.append(asked)
             return
-        waiting, self._waiting = self._waiting, []
-        for pending in waiting:
-            self._send(connection, pending)
-        if not self._listeners:
-            return
-        version = connection.versions.version_for(FindCoordinatorRequest)
-        if self._is_finding and is_batched(FindCoordinatorRequest, version):
-            return
-        listeners, self._listeners = self._listeners, {}
-        self._is_finding = True
-        for groups in batches(FindCoordinatorRequest, version, list(listeners), len(listeners)):
-            self._send(connection, self._find_request({group: listeners[group] for group in groups}))
+        found = [topic for topic in response.topics if topic.error_code == 0]
+        for topic in response.topics:
+            self.leaders.update(((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions)
+        counts = {topic.name or "": len(topic.partitions) for topic in found}
+        asked[1].metadata(counts, {topic.name or "": topic.topic_id for topic in found})
 
-    def _find_request(self, listeners: Listeners, sent_ms: float = math.inf) -> _PendingRequest:
-        scheduled_ms = min(scheduled_ms for waiting in listeners.values() for _, scheduled_ms in waiting)
-        return _PendingRequest(find_coordinators(listeners, self._key_type), scheduled_ms, listeners, sent_ms=sent_ms)
-
-    def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
-        assert connection.versions is not None
-        pending.version, pending.sent_ms = connection.versions.version_of(pending.request), self._now_ms()
-        self._pending.append(pending)
-        self._transport.send(connection, pending.request, pending.version, CLIENT_ID, self)
-
-    def _record_answer(
-        self,
-        pending: _PendingRequest,
-        response: FindCoordinatorResponse | MetadataResponse | None,
-        missing: str | None = None,
-        *,
-        ended: bool = False,
-    ) -> None:
-        is_of_groups = self._key_type == "group"
-        groups = list(pending.listeners)
-        latency_ms = None if response is None else self._now_ms() - pending.scheduled_ms
-        event = Event(
-            scheduled_us=to_us(pending.scheduled_ms),
-            sent_us=to_us(pending.sent_ms),
-            latency_us=None if latency_ms is None else to_us(latency_ms),
-            api=api_of(pending.request).name,
-            version=pending.version,
-            broker=self._node_id,
-            group=groups[0] if len(groups) == 1 and is_of_groups else None,
-            error=None if response is None else next(filter(None, _errors(response)), 0),
-            lookups=len(groups) or None,
-            until_us=to_us(self._now_ms()) if ended else None,
-            missing=missing,
-            found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) and is_of_groups else None,
-            source=pending.source,
-        )
+    def _record_look_up(self, exchange: Exchange, listeners: Listeners) -> None:
+        if exchange.request is None:  # It has failed before it was divided into requests.
+            exchange.request = self._request(exchange.keys)
+        waiting = [each for group in listeners.values() for each in group]
+        exchange.scheduled_ms = min((scheduled_ms for _, scheduled_ms in waiting), default=exchange.scheduled_ms)
+        response, groups = exchange.response, exchange.keys
+        errors = [] if response is None else [response.error_code, *(each.error_code for each in response.coordinators)]
+        event = self._event(exchange, errors)._replace(lookups=len(groups))
+        if waiting and all(listener.source == "load" for listener, _ in waiting):
+            event = event._replace(source="load")
+        if self._key_type == "group":
+            again = {group for group, each in listeners.items() if any(member.is_rejoining() for member, _ in each)}
+            found = None if response is None else found_in(response, again)
+            event = event._replace(group=groups[0] if len(groups) == 1 else None, found=found)
         self._record(event)
 
+    def _event(self, exchange: Exchange, errors: Sequence[int]) -> Event:
+        """Return the event of a request; `errors` are those in its response."""
+        node_ids = (node for node, address in self.nodes.items() if address == exchange.address)
+        event = exchange_event(exchange, next(node_ids, _UNKNOWN_BROKER), self._now_ms())
+        return event if exchange.failure is not None else event._replace(error=next(filter(None, errors), 0))
 
-def found_in(
-    request: FindCoordinatorRequest, response: FindCoordinatorResponse, again: Collection[str] = ()
-) -> list[tuple[str, int, int, bool]]:
+
+def found_in(response: FindCoordinatorResponse, again: Collection[str] = ()) -> list[tuple[str, int, int, bool]]:
     """Return the column `found` of an event.
 
     Args:
-        request: The request.
-        response: Its response.
+        response: The response.
         again: Groups whose look-up was requested by a rejoining member.
     """
     return [
         (each.key, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, each.key in again)
-        for each in coordinators_in(request, response)
+        for each in response.coordinators
     ]
-
-
-def _found(pending: _PendingRequest, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
-    again = {group for group, waiting in pending.listeners.items() if any(each.is_rejoining() for each, _ in waiting)}
-    return found_in(pending.request, response, again)
-
-
-def _notify(pending: _PendingRequest, response: FindCoordinatorResponse) -> None:
-    for found in coordinators_in(pending.request, response):
-        for listener, _ in pending.listeners.pop(found.key, ()):
-            if found.error_code:
-                listener.discovery_failed(found.key, ErrorCode(found.error_code))
-            else:
-                listener.discovered(found.key, found.node_id, found.host, found.port)
-    _notify_failure(pending.listeners)  # groups that are missing in the response
-
-
-def _notify_failure(listeners: Listeners) -> None:
-    for group, waiting in listeners.items():
-        for listener, _ in waiting:
-            listener.discovery_failed(group, ErrorCode.NETWORK_EXCEPTION)
-
-
-def _errors(response: FindCoordinatorResponse | MetadataResponse) -> Iterable[int]:
-    parts = response.coordinators if isinstance(response, FindCoordinatorResponse) else response.topics
-    return [response.error_code, *(part.error_code for part in parts)]

@@ -1,15 +1,18 @@
 """Runs one scripted producer over a transport: looks up brokers, sends requests, and passes on what comes back.
 
-The producer decides what to send and when; the driver has one connection to each broker that the producer needs.
+The producer decides what to send and when.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from fakebroker.client.brokers import Brokers, Exchange
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.client.producer.effects import Coordinator, Destination, Discover, ProducerRequest, Send
 from fakebroker.client.producer.producer import KIP_890
-from fakebroker.client.transport import Address, Transport
+from fakebroker.client.transport import Transport
+from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.cluster.features import TRANSACTION_VERSION
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
@@ -19,7 +22,7 @@ from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitReques
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import Source
 from fakebroker.replay.members.member_driver import MemberDriver
-from fakebroker.replay.members.request_outcomes import REQUEST_TIMEOUT_MS
+from fakebroker.replay.members.request_outcomes import missing_because
 from fakebroker.replay.members.scripted_producer import ScriptedProducer
 
 LAST_VERSIONS_BEFORE_KIP_890 = {ProduceRequest: 11, TxnOffsetCommitRequest: 4, EndTxnRequest: 4}
@@ -58,12 +61,12 @@ class ProducerContext(Protocol):
 
 
 class ProducerDriver:
-    """The driver of one scripted producer; a `CoordinatorListener`, a `MetadataListener` and a `ConnectionUser`.
+    """The driver of one scripted producer; a `CoordinatorListener` and a `MetadataListener`.
 
     Args:
         producer: The producer.
         member: The driver of its member.
-        number: Number of its connections, as for `MemberDriver`.
+        number: Orders its connections in virtual time; larger than the number of any member.
         context: What the drivers share.
 
     Attributes:
@@ -81,10 +84,15 @@ class ProducerDriver:
         self.producer = producer
         self._member, self._context = member, context
         self._wanted: Destination | None = None  # It is being looked up.
-        self._nodes: dict[Destination, tuple[int, Address]] = {}
-        self._connections: dict[Address, Any] = {}
-        self._held: dict[Any, list[Send]] = {}  # By connection: sent when it is open.
-        self._pending: dict[Any, list[tuple[Send, float]]] = {}  # By connection: requests, and when they were sent.
+        self._nodes: dict[Destination, int] = {}
+        self._brokers = Brokers(
+            context.transport,
+            context.now_ms,
+            producer.transactional_id,
+            nodes=context.lookup.nodes,
+            version_of=self._version_of,
+            number=number,
+        )
         self._is_counting = False  # The number of partitions is being looked up.
         member.producer = self
 
@@ -92,15 +100,11 @@ class ProducerDriver:
 
     def next_deadline(self) -> float:
         """Return when to call `update`, in milliseconds since the Unix epoch; infinite for never."""
-        timeouts = (pending[0][1] + REQUEST_TIMEOUT_MS for pending in self._pending.values() if pending)
-        return min(self.producer.next_deadline(), min(timeouts, default=math.inf))
+        return min(self.producer.next_deadline(), self._brokers.next_deadline())
 
     def update(self, now_ms: float) -> None:
         """Process what is due, and that the member may have changed."""
-        for connection, pending in list(self._pending.items()):
-            if pending and pending[0][1] + REQUEST_TIMEOUT_MS <= now_ms:
-                self._context.transport.fail(connection, f"no response in {REQUEST_TIMEOUT_MS:g} ms")
-                self._pending[connection] = []  # `lost` follows
+        self._brokers.tick(now_ms)
         if not self.producer.partition_count and not self._is_counting:
             self._is_counting = True
             self._context.lookup.fetch_metadata((self.producer.topic,), self, now_ms)
@@ -116,13 +120,15 @@ class ProducerDriver:
         """Do what the producer requests, and schedule its next deadline."""
         producer = self.producer
         if producer.take_restart():
-            self._disconnect()
+            self._wanted = None
+            self._nodes.clear()
+            self._brokers.close()
         effects, producer.effects = producer.effects, []
         for effect in effects:
-            if isinstance(effect, Send):
-                self._send(effect, now_ms)
-            else:
+            if isinstance(effect, Discover):
                 self._discover(effect)
+            elif effect.destination in self._nodes:  # Not before it is looked up: the request of a crashed producer.
+                self._send(effect)
         if producer.take_seek():
             self._seek(now_ms)
         self._context.schedule_producer(self)
@@ -131,15 +137,6 @@ class ProducerDriver:
         self._context.wake(self._member)
         self._member.member.seek_to_committed(now_ms)
         self._member.run(now_ms)
-
-    def _disconnect(self) -> None:
-        self._wanted = None
-        self._nodes.clear()
-        connections, self._connections = self._connections, {}
-        self._held.clear()
-        self._pending.clear()
-        for connection in connections.values():
-            self._context.transport.release(connection, self)
 
     # Look-ups
 
@@ -157,7 +154,8 @@ class ProducerDriver:
     def discovered(self, key: str, node_id: int, host: str, port: int) -> None:
         wanted = self._wanted
         if isinstance(wanted, Coordinator) and wanted.key == key:
-            self._found(wanted, node_id, (host, port))
+            self._brokers.learn(node_id, host, port)
+            self._found(wanted, node_id)
 
     def discovery_failed(self, key: str, error: ErrorCode) -> None:
         wanted = self._wanted
@@ -174,15 +172,14 @@ class ProducerDriver:
         if wanted is None or isinstance(wanted, Coordinator):
             return
         node_id = lookup.leaders.get(wanted.partition, -1)
-        address = lookup.nodes.get(node_id)
-        if address is None:
-            self._not_found(wanted, ErrorCode.LEADER_NOT_AVAILABLE)
+        if node_id in lookup.nodes:
+            self._found(wanted, node_id)
         else:
-            self._found(wanted, node_id, address)
+            self._not_found(wanted, ErrorCode.LEADER_NOT_AVAILABLE)
 
-    def _found(self, destination: Destination, node_id: int, address: Address) -> None:
+    def _found(self, destination: Destination, node_id: int) -> None:
         now_ms, self._wanted = self._context.now_ms(), None
-        self._nodes[destination] = node_id, address
+        self._nodes[destination] = node_id
         self.producer.discovered(destination, now_ms)
         self._run(now_ms)
 
@@ -193,57 +190,34 @@ class ProducerDriver:
 
     # Requests
 
-    def _send(self, send: Send, now_ms: float) -> None:
-        found = self._nodes.get(send.destination)
-        if found is None:  # The request of a former producer, before the present one has looked the broker up.
-            return
-        connection = self._connections.get(found[1])
-        if connection is None:
-            connection = self._connections[found[1]] = self._context.transport.connect(found[1], self)
-            self._held[connection], self._pending[connection] = [], []
-        if connection.versions is None:
-            self._held[connection].append(send)
-        else:
-            self._send_over(connection, send, now_ms)
+    def _send(self, send: Send) -> None:
+        node_id = self._nodes[send.destination]
 
-    def _send_over(self, connection: Any, send: Send, now_ms: float) -> None:
-        request = send.request
-        version = self._version(connection, request)
-        self._pending[connection].append((send, now_ms))
-        self._context.transport.send(connection, request, version, self.producer.transactional_id, self)
-        self.producer.sent(request, version, self._nodes[send.destination][0], now_ms)
+        def sent(exchange: Exchange) -> None:
+            self.producer.sent(send.request, exchange.version, node_id, exchange.sent_ms)
 
-    def _version(self, connection: Any, request: ProducerRequest) -> int:
-        version: int = connection.versions.version_of(request)
-        if self.producer.transaction_version >= KIP_890:
-            return version
-        return min(version, LAST_VERSIONS_BEFORE_KIP_890.get(type(request), version))
+        def done(exchange: Exchange) -> None:
+            now_ms, failure = self._context.now_ms(), exchange.failure
+            if isinstance(failure, UnsupportedVersion):
+                raise failure
+            if failure is None:
+                self.producer.answered(send.request, exchange.response, now_ms)
+            else:
+                self.producer.unanswered(send, missing_because(failure), now_ms)
+                for destination in [place for place, node in self._nodes.items() if node == node_id]:
+                    del self._nodes[destination]
+                    self.producer.connection_lost(destination, now_ms)
+            self._run(now_ms)
 
-    def opened(self, connection: Any) -> None:
-        now_ms = self._context.now_ms()
-        versions = connection.versions
+        self._brokers.send(send.request, done, node_id=node_id, scheduled_ms=send.scheduled_ms, on_sent=sent)
+
+    def _version_of(self, versions: NegotiatedVersions, request: ProducerRequest) -> int:
+        """Tell the producer what the broker supports, and return the version of its request."""
         self.producer.offer_version(
             versions.features.get(TRANSACTION_VERSION, 0),
             raises_epoch=versions.version_for(InitProducerIdRequest) >= FIRST_VERSION_THAT_RAISES_EPOCHS,
         )
-        for send in self._held.pop(connection, ()):
-            self._send_over(connection, send, now_ms)
-        self._context.schedule_producer(self)
-
-    def answered(self, connection: Any, response: Any) -> None:
-        now_ms = self._context.now_ms()
-        send, _ = self._pending[connection].pop(0)
-        self.producer.answered(send.request, response, now_ms)
-        self._run(now_ms)
-
-    def lost(self, connection: Any, why: str) -> None:
-        now_ms, address = self._context.now_ms(), connection.address
-        if self._connections.get(address) is connection:
-            del self._connections[address]
-            self._held.pop(connection, None)
-            self._pending.pop(connection, None)
-            lost = [each for each, (_, place) in self._nodes.items() if place == address]
-            for destination in lost:
-                del self._nodes[destination]
-                self.producer.connection_lost(destination, now_ms)
-        self._run(now_ms)
+        version = versions.version_of(request)
+        if self.producer.transaction_version >= KIP_890:
+            return version
+        return min(version, LAST_VERSIONS_BEFORE_KIP_890.get(type(request), version))

@@ -1,9 +1,11 @@
-"""Makes the `Event` of a member's request and its response. Does not depend on members or clocks."""
+"""Makes the `Event` of a request and its response. Does not depend on members or clocks."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from fakebroker.client.brokers import Exchange
+from fakebroker.client.errors import ClientClosed
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import Identity, fetched_offsets
@@ -21,7 +23,9 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.registry import api_of
 from fakebroker.replay.members.events import Event, event_of
+from fakebroker.replay.members.request_outcomes import missing_because
 from fakebroker.replay.script.script import Script
 
 NOT_SENT = -1
@@ -56,6 +60,27 @@ class SentRequest(NamedTuple):
 def to_us(moment_ms: float) -> int:
     """Convert milliseconds to the whole microseconds of events."""
     return round(moment_ms * 1000)
+
+
+def exchange_event(exchange: Exchange, broker: int, now_ms: float) -> Event:
+    """Return the event of a request that a look-up, a load or a reader has sent, without the contents of its response.
+
+    Args:
+        exchange: The request, which has ended.
+        broker: Node id of the broker; -1 if it is unknown.
+        now_ms: When it has ended.
+    """
+    failure = exchange.failure
+    return Event(
+        scheduled_us=to_us(exchange.scheduled_ms),
+        sent_us=to_us(min(exchange.sent_ms, now_ms)),
+        latency_us=to_us(now_ms - exchange.scheduled_ms) if failure is None else None,
+        api=api_of(exchange.request).name,
+        version=exchange.version,
+        broker=broker,
+        until_us=None if failure is None or isinstance(failure, ClientClosed) else to_us(now_ms),
+        missing=None if failure is None else missing_because(failure),
+    )
 
 
 def heartbeat_event(

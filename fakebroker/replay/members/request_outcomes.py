@@ -3,7 +3,8 @@
 Plain data; does not depend on Spark.
 """
 
-from fakebroker.errors import ErrorCode
+from fakebroker.client.errors import ClientClosed, RequestTimedOut
+from fakebroker.errors import ErrorCode, FakebrokerError
 
 ORDINARY_ERRORS = (
     ErrorCode.NONE,
@@ -31,13 +32,12 @@ MEANINGS = {
 IS_UNEXPECTED = f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})"
 """SQL condition on events: the response has an unexpected error. Null, hence false, without a response."""
 
-REQUEST_TIMEOUT_MS = 30_000.0
-"""Kafka's default of `request.timeout.ms`, after which a client closes the connection. For look-ups and loads."""
 
-
-def missing_after(waited_ms: float, otherwise: str) -> str:
-    """Return why a request of a look-up or load has no response: `UNANSWERED` after the request timeout."""
-    return UNANSWERED if waited_ms >= REQUEST_TIMEOUT_MS else otherwise
+def missing_because(failure: FakebrokerError) -> str:
+    """Return why a request has no response, as in `Event.missing`, from `Exchange.failure`."""
+    if isinstance(failure, RequestTimedOut):
+        return UNANSWERED
+    return CUT_OFF if isinstance(failure, ClientClosed) else LOST
 
 
 def is_failure(error: int | None, missing: str | None) -> bool:

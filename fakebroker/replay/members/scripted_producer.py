@@ -38,7 +38,7 @@ from fakebroker.protocol.records import Record
 from fakebroker.protocol.registry import api_of
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import NOT_SENT, to_us
-from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, missing_after
+from fakebroker.replay.members.request_outcomes import CUT_OFF
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Transactions
 from fakebroker.topic_partition import TopicPartition
@@ -338,12 +338,14 @@ class ScriptedProducer:
         """Process the error of a failed look-up; NETWORK_EXCEPTION if there was no response."""
         self._call("discovery_failed", destination, error, now_ms)
 
+    def unanswered(self, send: Send, missing: str, now_ms: float) -> None:
+        """Record that a request has no response, for a reason as in `Event.missing`; `connection_lost` follows."""
+        flight = self._flights.pop(id(send.request), None)
+        if flight is not None:
+            self._record_unanswered(flight, missing, now_ms)
+
     def connection_lost(self, destination: Destination, now_ms: float) -> None:
-        """Process that the connection to a broker was lost, or could not be opened."""
-        for key, flight in list(self._flights.items()):
-            if flight.send.destination == destination:
-                waited_ms = 0.0 if flight.version == NOT_SENT else now_ms - flight.sent_ms
-                self._record_unanswered(self._flights.pop(key), missing_after(waited_ms, LOST), now_ms)
+        """Process that a broker cannot be reached, or that its connection was lost."""
         self._call("connection_lost", destination, now_ms)
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -61,6 +61,7 @@ _ENVIRONMENT.filters |= {
     "event": wording.event,
     "ms": wording.ms,
     "number": wording.number,
+    "result": wording.result,
     "share": wording.share,
     "times": wording.times,
     "utc": _utc,

@@ -12,7 +12,7 @@ from rich.text import Text
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
 from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, TransactionNumbers, named
-from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, share, times
+from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, result, share, times
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
@@ -87,7 +87,7 @@ def table(*columns: str, left: int = 1) -> Table:
 def _timeline(summary: Summary) -> Table:
     grid = table("time s", "event", left=2)
     for event in summary.head.timeline:
-        done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
+        done = "" if event["done"] else f" [red]{escape(result(event))}[/red]"
         grid.add_row(f"{event['at_s']:,.1f}", escape(event_text(event)) + done)
     return grid
 

@@ -35,6 +35,15 @@ def member_scripts(spark: SparkSession, workload: Workload, seed: int, tasks: in
     return _ScriptGenerator(spark, workload, seed).rows(tasks)
 
 
+def count_groups_by_partition(spark: SparkSession, workload: Workload, seed: int, tasks: int) -> dict[str, list[int]]:
+    """Return the number of groups in each offsets partition, by population; arguments as for `member_scripts`."""
+    partitions = workload.offsets_partitions
+    found = {population.name: [0] * partitions for population in workload.groups}
+    for row in _ScriptGenerator(spark, workload, seed).group_counts(tasks, partitions).collect():
+        found[row["population"]][row["offsets_partition"]] = row["count"]
+    return found
+
+
 def by_offsets_partition(scripts: DataFrame, offsets_partitions: int, tasks: int) -> DataFrame:
     """Return scripts with all groups of an offsets partition in one Spark partition.
 
@@ -95,12 +104,20 @@ class _ScriptGenerator:
 
     def rows(self, tasks: int) -> DataFrame:
         """Return the result of `member_scripts`."""
-        named = self._with_listed_names(self._groups(tasks)).withColumn("group", self._by_population(self._group_name))
-        sized = named.withColumn("size", self._by_population(self._size))
+        sized = self._named_groups(tasks).withColumn("size", self._by_population(self._size))
         grown = self._by_population(lambda population: f.lit(population.grow.instances if population.grow else 0))
         indexed = sized.withColumn("index", f.explode(f.sequence(f.lit(0), f.col("size") + grown - 1)))
         members = indexed.withColumn("member", f.concat_ws("-", "group", f.col("index").cast("string")))
         return members.select(*(column.alias(name) for name, column in self._columns().items()))
+
+    def group_counts(self, tasks: int, partitions: int) -> DataFrame:
+        """Return the number of groups by population and offsets partition."""
+        population = self._by_population(lambda population: f.lit(population.name)).alias("population")
+        partition = offsets_partition(f.col("group"), partitions).alias("offsets_partition")
+        return self._named_groups(tasks).groupBy(population, partition).count()
+
+    def _named_groups(self, tasks: int) -> DataFrame:
+        return self._with_listed_names(self._groups(tasks)).withColumn("group", self._by_population(self._group_name))
 
     def _groups(self, tasks: int) -> DataFrame:
         """Return all group numbers, distributed to the tasks in turn, so that each gets a part of each population."""

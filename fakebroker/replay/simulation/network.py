@@ -78,6 +78,7 @@ class VirtualConnection(Peer):
         "waiting",
     )
     broker: BrokerNode
+    is_refused = False  # No simulated broker asks clients to authenticate.
 
     def __init__(
         self,

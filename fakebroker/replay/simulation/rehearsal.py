@@ -6,20 +6,27 @@ Errors that depend on groups and members are found by the replay only.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fakebroker.cluster.commands.events import perform
+from fakebroker.cluster.handles.conditions import condition_of
+from fakebroker.cluster.handles.definition import perform
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.scheduler import VirtualClock
 from fakebroker.replay.simulation.virtual_cluster import VirtualCluster, VirtualEnvironment
-from fakebroker.replay.workload.timeline import WHEN, actions_of, by_time, without_time
+from fakebroker.replay.workload.timeline import CONDITION_EVENTS, WHEN, actions_of, by_time, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
-GROUP_EVENTS = ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync")
-"""Events that need an existing group: a rehearsal validates their arguments only."""
+GROUP_EVENTS = tuple(
+    f"group.{name}"
+    for name in (
+        *("choose_leader", "delay_sync", "delete", "evict", "expire", "fence_epoch", "fence_instance", "rebalance"),
+        *("release_sync", "set_offsets"),
+    )
+)
+"""Events that need an existing group: a rehearsal validates their arguments only, as those of `CONDITION_EVENTS`."""
 
 _CLOCK_EVENTS = ("advance", "advance_to_next_deadline")
 """Events that need a manual clock."""
 
-_SOCKET_EVENTS = ("reset", "set_broker")
+_SOCKET_EVENTS = ("reset", "broker.set_network")
 """Events that need TCP connections."""
 
 _BYTE_FAULTS = ("twice", "cut_bytes", "garble_bytes")
@@ -48,10 +55,12 @@ def rehearse(
         clock.moment_ms = event[WHEN] * 1000
         cluster.cluster.tick(clock.moment_ms)
         bare = without_time(event)
-        environment.skips_steps = bare.get("do") in GROUP_EVENTS
+        environment.skips_steps = bare.get("do") in (*GROUP_EVENTS, *CONDITION_EVENTS)
         try:
             _check_supported(bare, in_memory)
-            perform(cluster.commands, bare)
+            perform(cluster.owner, bare)
+            if in_memory:
+                _check_conditions(bare, cluster)
         except ConfigError as error:
             mistakes += (mistake.within(f"event[{index}]") for mistake in error.mistakes)
     if mistakes:
@@ -68,6 +77,22 @@ def _check_supported(event: Mapping[str, Any], in_memory: bool) -> None:
     if in_memory and name in _SOCKET_EVENTS:
         raise ConfigError.of("do", name, "another event: a replay in memory has no sockets")
     for option in _BYTE_FAULTS:
-        if in_memory and name == "fail" and event.get(option):
+        if in_memory and name == "inject_fault" and event.get(option):
             expected = "no value: a replay in memory does not encode responses"
             raise ConfigError.of(option, event[option], expected)
+
+
+def _check_conditions(event: Mapping[str, Any], cluster: VirtualCluster) -> None:
+    """Check that one simulation can evaluate the condition of an event, and those of the actions of its fault."""
+    if "condition" in event:
+        cluster.check_condition(event)
+    for action in actions_of(event):
+        if "condition" not in action:
+            continue
+        if event.get("group") is None and cluster.partitions_of(action):
+            expected = (
+                "no groups, unless the fault has `group`: a replay in memory simulates each partition of "
+                "__consumer_offsets apart, with the faults of its requests"
+            )
+            raise ConfigError.of("condition", str(condition_of(action["condition"])), expected)
+        cluster.check_condition(action, event.get("group"))

@@ -7,18 +7,17 @@ time.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
-from math import inf
+from math import ceil, inf
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from fakebroker.client.transport import Address
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.garbage_collection import no_garbage_collection
-from fakebroker.replay.members.admin_load import AdminLoad, groups_of
+from fakebroker.replay.members.admin_load import AdminLoad, Turns, groups_of, groups_per_request
 from fakebroker.replay.members.committed_reader import CommittedReader, reader_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.event_recorder import EventRecorder
@@ -64,9 +63,8 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
         cluster: The cluster's settings.
         topics: Partition counts by name.
         events: The `[[event]]` tables; `at_s` is the time from the start.
-        loads: The loads. A load's rate is divided among the offsets partitions by the number of their groups: with 10
-            requests per second for 4 groups, a partition with 1 of these groups gets 2.5 requests per second.
-        group_counts: Number of groups by population, in all offsets partitions; needed for loads with a rate.
+        loads: The loads. Partitions share a load's rate: each sends the requests about its groups, at their times.
+        groups_by_partition: Number of groups in each offsets partition by population; needed for loads with a rate.
         duration_s: Time from the start until the last members leave.
         folds: Whether to fold heartbeats; see `EventRecorder`.
         closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
@@ -77,7 +75,7 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     topics: Mapping[str, int]
     events: Sequence[Mapping[str, Any]] = ()
     loads: Sequence[Load] = ()
-    group_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
+    groups_by_partition: Mapping[str, Sequence[int]] = msgspec.field(default_factory=dict)
     duration_s: float
     folds: bool = False
     closed_loop: bool = False
@@ -135,59 +133,66 @@ class Simulation:
                 )
                 for number, script in enumerate(scripts)
             ]
-        self._producers = [
-            ProducerDriver(ScriptedProducer(driver.member, self.recorder.add), driver, number, self)
-            for number, driver in enumerate(
-                (driver for driver in self.drivers if driver.member.script.transactions), len(self.drivers)
-            )
-        ]
         # A fault that handles requests late, or acts on the cluster, may affect members that are idle.
         self._is_fast = is_fast and not any(
             event.get(name) for event in settings.events for name in ("before", "delay_before_s", "then")
         )
         self._faults: dict[int, ActiveFault] = {}
+        # Conditions are evaluated at their times, even if all members have left before.
+        self._expected = {
+            number
+            for number, event in enumerate(settings.events)
+            if event["do"] == "expect" and self.virtual_cluster.affects(event, partition)
+        }
         self._idle = IdleMembers(self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan)
         self._is_processing = False
         self._process_ms = inf  # When `_process` was scheduled last.
-        self._set_up_lookups(scripts)
+        self._set_up_clients(scripts)
         self._schedule_all()
 
-    def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
-        numbers = count(len(self.drivers) + len(self._producers))  # after the numbers of the members' connections
+    def _set_up_clients(self, scripts: Sequence[Script]) -> None:
+        """Create the look-ups, the producers and the loads."""
+        transactional = [driver for driver in self.drivers if driver.member.script.transactions]
+        numbers = count(len(self.drivers) + len(transactional))  # after the numbers of the members' connections
         transport = VirtualTransport(
             self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
         )
         brokers = [(HOST, node_id) for node_id in self._cluster.brokers]
         first = self._partition % len(brokers)  # spreads the look-ups of all partitions among the brokers
+        brokers = brokers[first:] + brokers[:first]
         now_ms, record = self.clock.now_ms, self.recorder.add
-        self.lookup = CoordinatorLookup(transport, now_ms, brokers[first:] + brokers[:first], record)
+        self.lookup = self.transaction_lookup = CoordinatorLookup(transport, now_ms, brokers, record)
+        self._producers: list[ProducerDriver] = []
         self._loads: list[AdminLoad | CommittedReader] = []
-        self.transaction_lookup = self.lookup
-        if self._producers:
-            self._set_up_transactions(transport, brokers[first:] + brokers[:first])
+        if transactional:
+            self.transaction_lookup = CoordinatorLookup(transport, now_ms, brokers, record, "transaction")
+            self.transaction_lookup.connect()
+            for number, driver in enumerate(transactional, len(self.drivers)):
+                self._producers.append(ProducerDriver(ScriptedProducer(driver.member, record), driver, number, self))
+            producers = [each.producer for each in self._producers]
+            end_ms = START_MS + self._settings.duration_s * 1000
+            name = f"reader-{self._partition}"
+            self._loads.append(reader_of(producers, name, START_MS, end_ms, transport, now_ms, self.lookup, record))
         for load in self._settings.loads:
             groups = groups_of(load, scripts)
             if groups:
-                share = self._share_of(load, len(groups))
-                self._loads.append(AdminLoad(share, groups, START_MS, transport, now_ms, self.lookup, record))
+                turns = None if load.rate_per_s is None else self._turns_of(load)
+                self._loads.append(AdminLoad(load, groups, START_MS, transport, now_ms, self.lookup, record, turns))
         self.lookup.connect()
 
-    def _set_up_transactions(self, transport: VirtualTransport, brokers: Sequence[Address]) -> None:
-        now_ms, record = self.clock.now_ms, self.recorder.add
-        self.transaction_lookup = CoordinatorLookup(transport, now_ms, brokers, record, "transaction")
-        self.transaction_lookup.connect()
-        producers = [each.producer for each in self._producers]
-        end_ms = START_MS + self._settings.duration_s * 1000
-        name = f"reader-{self._partition}"
-        self._loads.append(reader_of(producers, name, START_MS, end_ms, transport, now_ms, self.lookup, record))
-
-    def _share_of(self, load: Load, groups: int) -> Load:
-        """Return a load with the part of its rate for a number of its groups."""
-        if load.rate_per_s is None:
-            return load
-        counts = self._settings.group_counts
-        total = sum(counts.values()) if load.groups is None else counts[load.groups]
-        return msgspec.structs.replace(load, rate_per_s=load.rate_per_s * groups / total)
+    def _turns_of(self, load: Load) -> Turns:
+        """Return which requests of a load are about groups of this partition."""
+        by_population = self._settings.groups_by_partition
+        counts = [sum(each) for each in zip(*by_population.values(), strict=True)]
+        if load.groups is not None:
+            counts = list(by_population[load.groups])
+        brokers = self._cluster.brokers.values()
+        batch = groups_per_request(load, [each.versions for each in brokers])
+        if load.kind == "list-groups":
+            sizes = [len(brokers) if count else 0 for count in counts]
+        else:
+            sizes = [ceil(count / batch) for count in counts]
+        return Turns(sum(sizes[: self._partition]), sum(sizes), batch)
 
     def _schedule_all(self) -> None:
         for number, event in enumerate(self._settings.events):
@@ -210,7 +215,7 @@ class Simulation:
         """Make up to `_STEPS_AT_ONCE` scheduled calls; return whether there may be more."""
         step, end_ms, done, count = self.scheduler.step, self._end_ms, self._done, len(self.drivers)
         for _ in range(_STEPS_AT_ONCE):
-            if len(done) == count and all(load.is_done for load in self._loads):
+            if len(done) == count and not self._expected and all(load.is_done for load in self._loads):
                 return False
             if not step(end_ms):
                 return False
@@ -250,11 +255,12 @@ class Simulation:
     def _perform(self, number: int) -> None:
         """Perform an event of the timeline."""
         event = without_time(self._settings.events[number])
+        self._expected.discard(number)
         affects_idle = self.virtual_cluster.affects_idle(event, self._partition)
         woken = self._idle.wake_all(self.scheduler.position) if affects_idle else []
         if self.virtual_cluster.affects(event, self._partition):
             outcome = self.outcomes[number] = self.virtual_cluster.perform(event)
-            if event["do"] == "fail" and outcome is None:
+            if event["do"] == "inject_fault" and outcome is None:
                 self._faults[number] = self._cluster.faults.active[-1]
         self.network.tick()  # as the server's reactor does after each command
         for driver in woken:
@@ -274,7 +280,8 @@ class Simulation:
             self._idle.settle_commits(group, self.scheduler.position)
 
     def before_election(self) -> None:
-        self._wake_all()
+        if self.virtual_cluster.may_change_leader(self._partition):
+            self._wake_all()
 
     def topics_changed(self) -> None:
         self._wake_all()

@@ -4,25 +4,27 @@ Does not depend on members or on how connections work.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.environment import NetworkConditions, no_tls_error, random_uuids
-from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
+from fakebroker.cluster.handles.conditions import HandleCondition, condition_of
+from fakebroker.cluster.handles.definition import perform
+from fakebroker.cluster.handles.environment import NetworkConditions, no_tls_error, random_uuids
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.journal.journal import NoJournal
-from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.coordinator.records import Record
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 from fakebroker.replay.simulation.scheduler import VirtualClock
+from fakebroker.replay.wording import listed
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
@@ -33,7 +35,7 @@ HOST = "memory"
 
 
 class VirtualEnvironment:
-    """The `fakebroker.cluster.commands.environment.Environment` of a cluster in virtual time.
+    """The `fakebroker.cluster.handles.environment.Environment` of a cluster in virtual time.
 
     Args:
         clock: The clock of the simulation.
@@ -56,6 +58,9 @@ class VirtualEnvironment:
 
     def advance(self, seconds: float) -> None:
         raise ConfigError("the clock of a cluster in memory cannot be advanced")
+
+    def closed_connections(self) -> str:
+        return ""
 
     def open_listener(self, broker: BrokerNode) -> None:
         broker.host, broker.port = HOST, broker.node_id
@@ -87,7 +92,7 @@ class VirtualCluster:
 
     Attributes:
         cluster: The cluster.
-        commands: Its commands.
+        owner: The owner of its handles, which run its commands.
     """
 
     def __init__(
@@ -111,9 +116,10 @@ class VirtualCluster:
             )
 
         self.cluster = new_cluster()
-        self.commands = ClusterCommands(
+        self.owner = Local(
             self.cluster,
             environment,
+            seed=seed,
             new_cluster=new_cluster,
             default_broker=Broker(as_version=settings.as_version),
             proposals=settings.proposals,
@@ -142,21 +148,62 @@ class VirtualCluster:
 
         cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 
+    def partitions_of(self, event: Mapping[str, Any]) -> dict[str, int]:
+        """Return the offsets partitions of the groups that an event, or its condition, is about."""
+        return partitions_of(event, self.cluster.config.number("offsets.topic.num.partitions"))
+
+    def check_condition(self, event: Mapping[str, Any], requests_of: str | None = None) -> None:
+        """Check that one simulation can evaluate the condition of an event.
+
+        Args:
+            event: A valid event with a condition.
+            requests_of: The group whose requests run the event, because it is an action of their fault. Otherwise, the
+                event runs at its time.
+
+        Raises:
+            ConfigError: The condition concerns several offsets partitions, or what a simulation does not have.
+        """
+        for leaf in _leaves(event["condition"]):
+            if leaf.definition.thing not in ("group", "broker") and leaf.definition.name != "topic.exists":
+                expected = (
+                    "a condition of groups or brokers, or that a topic exists: a replay in memory has no journal, and "
+                    "simulates the records and transactional ids of each partition of __consumer_offsets apart"
+                )
+                raise ConfigError.of("condition", str(leaf), expected)
+        partitions = self.partitions_of(event)
+        if requests_of is not None:
+            partitions |= self.partitions_of({"group_id": requests_of})
+        if len(set(partitions.values())) > 1:
+            where = listed([f"{group_id!r} is in partition {index}" for group_id, index in partitions.items()])
+            expected = (
+                "groups of one partition of __consumer_offsets, because a replay in memory simulates each partition "
+                f"apart; {where}"
+            )
+            raise ConfigError.of("condition", str(condition_of(event["condition"])), expected)
+
     def affects(self, event: Mapping[str, Any], partition: int) -> bool:
         """Return whether an event may affect groups of an offsets partition."""
-        group_id = event.get("group_id")
-        if group_id is not None:
-            count = self.cluster.config.number("offsets.topic.num.partitions")
-            return partition_for(group_id, count) == partition
-        return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
+        partitions = self.partitions_of(event)
+        if partitions:
+            return partition in partitions.values()
+        is_of_offsets = event["do"] == "partition.move_leader" and event["topic"] == OFFSETS_TOPIC
+        return bool(not is_of_offsets or event["partition"] == partition)
 
     def affects_idle(self, event: Mapping[str, Any], partition: int) -> bool:
         """Return whether an event may affect members whose groups are in an offsets partition and are stable."""
-        if event["do"] not in ("start_broker", "stop_broker"):
+        if event["do"] not in ("broker.start", "broker.stop"):
             return self.affects(event, partition)
         broker = self.cluster.brokers.get(event["node_id"])
         replicas = self.cluster.offsets_partition(partition).replicas
         return broker is None or broker.node_id in replicas or broker.coordinator.leads(partition)
+
+    def may_change_leader(self, partition: int) -> bool:
+        """Return whether the controller may change the leader or the replicas of an offsets partition by itself.
+
+        While the coordinator loads the partition, no member of its groups is idle.
+        """
+        found = self.cluster.offsets_partition(partition)
+        return found.leader_id != found.replicas[0] or bool(found.copying) or found.is_reassigning
 
     def perform(self, event: Mapping[str, Any]) -> Outcome:
         """Run an event.
@@ -165,7 +212,23 @@ class VirtualCluster:
             The error as text; None if there is none.
         """
         try:
-            perform(self.commands, event)
-        except ConfigError as error:
+            perform(self.owner, event)
+        except FakebrokerError as error:
             return str(error)
         return None
+
+
+def partitions_of(event: Mapping[str, Any], count: int) -> dict[str, int]:
+    """Return the partitions of the groups that an event, or its condition, is about, of `count` offsets partitions."""
+    names = [event["group_id"]] if "group_id" in event else []
+    if "condition" in event:
+        keys = (each.key for each in _leaves(event["condition"]))
+        names += [key["group_id"] for key in keys if "group_id" in key]
+    return {group_id: partition_for(group_id, count) for group_id in names}
+
+
+def _leaves(condition: object) -> Iterator[HandleCondition[Any]]:
+    """Yield the conditions that the condition of an event is composed of."""
+    for leaf in condition_of(condition).leaves():
+        assert isinstance(leaf, HandleCondition)  # Predicates cannot be written as JSON.
+        yield leaf

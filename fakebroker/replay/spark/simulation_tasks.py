@@ -7,6 +7,7 @@ The outcome of an event is None if it was done, `OVER` if the simulation ended b
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
@@ -24,6 +25,7 @@ from fakebroker.replay.script.generator import by_offsets_partition
 from fakebroker.replay.script.script import Script, script_of
 from fakebroker.replay.simulation.rehearsal import GROUP_EVENTS
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
+from fakebroker.replay.simulation.virtual_cluster import partitions_of
 from fakebroker.replay.spark.progress import Sender, Tally
 from fakebroker.replay.spark.tcp_tasks import TaskPlan
 from fakebroker.replay.workload.timeline import OVER, WHEN, EventOutcome, Outcome, by_time, event_outcome
@@ -95,11 +97,31 @@ def simulation_settings(plan: TaskPlan) -> SimulationSettings:
         topics=plan.topics,
         events=plan.events,
         loads=plan.loads,
-        group_counts=plan.group_counts,
+        groups_by_partition=plan.groups_by_partition,
         duration_s=plan.duration_s,
         folds=plan.record == "changes",
         closed_loop=plan.closed_loop,
     )
+
+
+def with_other_outcomes(outcomes: Mapping[int, Outcome], plan: TaskPlan) -> dict[int, Outcome]:
+    """Return the outcomes of complete simulations, with those of conditions that no simulation has evaluated.
+
+    These are about groups in offsets partitions without members. Their clusters are simulated here.
+
+    Args:
+        outcomes: Outcomes by index in the plan's events.
+        plan: As for `simulate`.
+    """
+    count = Config(plan.cluster.config).number("offsets.topic.num.partitions")
+    found = dict(outcomes)
+    for number, event in enumerate(plan.events):
+        if event["do"] == "expect" and number not in found:
+            partition = next(iter(partitions_of(event, count).values()), 0)
+            simulation = Simulation((), partition, simulation_settings(plan))
+            deque(simulation.run(), maxlen=0)
+            found[number] = simulation.outcomes[number]
+    return found
 
 
 def timeline_of(

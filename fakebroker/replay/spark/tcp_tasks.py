@@ -48,7 +48,7 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
         events: The `[[event]]` tables. In memory only.
         cluster: The cluster's settings. In memory only.
         topics: Partition counts by name. In memory only.
-        group_counts: Number of groups by population. In memory only.
+        groups_by_partition: Number of groups in each offsets partition by population. In memory, for loads with a rate.
     """
 
     bootstrap: str
@@ -64,7 +64,7 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Mapping[str, Any], ...] = ()
     cluster: Cluster = msgspec.field(default_factory=Cluster)
     topics: Mapping[str, int] = msgspec.field(default_factory=dict)
-    group_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
+    groups_by_partition: Mapping[str, Sequence[int]] = msgspec.field(default_factory=dict)
 
 
 def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:

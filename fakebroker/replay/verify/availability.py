@@ -24,6 +24,7 @@ from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.planned_requests import LEAST_SHARE, SLOW_POPULATIONS
 from fakebroker.replay.verify.service import DOUBTFUL_GROUPS, SILENT_BROKERS, UNSERVED_GROUPS
 from fakebroker.replay.wording import counted, error_name
+from fakebroker.replay.workload.timeline import CONDITION_EVENTS
 
 SILENCE_US = 10_000_000
 """How long a cluster may leave all requests unanswered while members are waiting, in microseconds."""
@@ -456,7 +457,7 @@ def _check_rows(
 def _check_reachable(run: Circumstances) -> AvailabilityCheck:
     sentence = "Each broker is reachable at the end of the replay, unless an event of the workload prevents this."
     planned = {each.broker for each in planned_outages(run.timeline) if each.until_s is None}
-    planned |= {event["node_id"] for event in run.timeline if event["do"] == "remove_broker" and event["done"]}
+    planned |= {event["node_id"] for event in run.timeline if event["do"] == "broker.remove" and event["done"]}
     gone = [f"broker {node_id}" for node_id in run.unreachable if node_id not in planned]
     what = [f"{name} could not be reached after the last member had left" for name in gone]
     if run.is_reachable is False:
@@ -527,7 +528,8 @@ def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], 
     """Create views of intervals, in microseconds since the Unix epoch.
 
     `outages` are planned outages that end. In `disturbances`, requests may be lost. In `excuses`, groups and brokers
-    may be out of service: in these outages, while faults return errors, and shortly after each event.
+    may be out of service: in these outages, while faults return errors, and shortly after each event that is no
+    condition.
     """
 
     def at_us(moment_s: float) -> int:
@@ -542,7 +544,11 @@ def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], 
 
     schema = pa.schema([("broker", pa.int32()), ("from_us", pa.int64()), ("until_us", pa.int64())])
     outages = planned_outages(timeline)
-    events = [(None, at_us(each["at_s"]), at_us(each["at_s"]) + SETTLING_US) for each in timeline if each["done"]]
+    events = [
+        (None, at_us(each["at_s"]), at_us(each["at_s"]) + SETTLING_US)
+        for each in timeline
+        if each["done"] and each["do"] not in CONDITION_EVENTS
+    ]
     endless = [(None, at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault]
     refused = planned_outages(timeline, includes_errors=True)
     for name, rows in (

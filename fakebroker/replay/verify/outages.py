@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from fakebroker.replay.members.request_outcomes import REQUEST_TIMEOUT_MS
+from fakebroker.client.brokers import REQUEST_TIMEOUT_MS
 from fakebroker.replay.workload.timeline import actions_of
 
 _SUPPRESSES_RESPONSES = ("drop", "silent", "delay_s", "delay_before_s", "cut_bytes")
-"""Options of the event `fail` that delay or suppress responses."""
+"""Options of the event `inject_fault` that delay or suppress responses."""
 _MATCHES_SOME = ("nth", "every", "probability", "times")
-"""Options of the event `fail` that restrict the fault to some of the matching requests."""
+"""Options of the event `inject_fault` that restrict the fault to some of the matching requests."""
 
 
 class Outage(NamedTuple):
@@ -57,22 +57,22 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
     """Return the outage that an event begins; `until_s` is set only if the event itself specifies the end."""
     at_s = float(event["at_s"])
     match event["do"]:
-        case "stop_broker":
+        case "broker.stop":
             return Outage(event["node_id"], at_s)
-        case "set_broker":
+        case "broker.set_network":
             return Outage(event["node_id"], at_s, is_fault=True)
-        case "move_coordinator" | "move_offsets_partition" | "move_transaction_coordinator" if event.get("to") in (
+        case "group.move_coordinator" | "partition.move_leader" | "transaction.move_coordinator" if event.get("to") in (
             None,
             "none",
         ):
             return Outage(None, at_s)
-        case "hold":
+        case "group.hold" | "transaction.hold":
             return Outage(None, at_s)
-        case "delay_sync":
+        case "group.delay_sync":
             return Outage(None, at_s, None if event.get("seconds") is None else at_s + float(event["seconds"]))
-        case "fail" if any(event.get(what) for what in _SUPPRESSES_RESPONSES):
+        case "inject_fault" if any(event.get(what) for what in _SUPPRESSES_RESPONSES):
             return _fault(event)
-        case "fail":
+        case "inject_fault":
             # When an action begins its outage is not known: affects the rest of the replay.
             begun = [_outage({**action, "at_s": at_s}) for action in actions_of(event)]
             brokers = {outage.broker for outage in begun if outage is not None}
@@ -92,9 +92,9 @@ def _fault(event: Mapping[str, Any]) -> Outage:
 def _rejection(event: Mapping[str, Any]) -> Outage | None:
     """Return the interval in which a fault, or an ACL, returns errors."""
     match event["do"]:
-        case "fail" if event.get("error"):
+        case "inject_fault" if event.get("error"):
             return _fault(event)
-        case "fail_append" | "deny":
+        case "group.fail_append" | "transaction.fail_append" | "acls.deny":
             return Outage(None, float(event["at_s"]), inf)
     return None
 
@@ -112,14 +112,19 @@ def _ends(event: Mapping[str, Any], begun_by: Mapping[str, Any]) -> bool:
     if event["do"] == "reset":
         return True
     match begun_by["do"]:
-        case "stop_broker":
-            return bool(event["do"] == "start_broker" and event["node_id"] == begun_by["node_id"])
-        case "set_broker":
-            return bool(event["do"] in ("set_broker", "stop_broker") and event["node_id"] == begun_by["node_id"])
-        case "fail":
+        case "broker.stop":
+            return bool(event["do"] == "broker.start" and event["node_id"] == begun_by["node_id"])
+        case "broker.set_network":
+            return bool(
+                event["do"] in ("broker.set_network", "broker.stop") and event["node_id"] == begun_by["node_id"]
+            )
+        case "inject_fault":
             return bool(event["do"] == "clear_faults")
-        case "hold" | "delay_sync":
-            end = "release" if begun_by["do"] == "hold" else "release_sync"
+        case "transaction.hold":
+            same = event.get("transactional_id") == begun_by["transactional_id"]
+            return bool(event["do"] == "transaction.release" and same)
+        case "group.hold" | "group.delay_sync":
+            end = "group.release" if begun_by["do"] == "group.hold" else "group.release_sync"
             return bool(event["do"] == end and event["group_id"] == begun_by["group_id"])
         case _:
             return bool(event["do"] == begun_by["do"] and event.get("to") not in (None, "none"))

@@ -13,6 +13,7 @@ from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, TRANSACT
 from fakebroker.replay.verify.transaction_queries import OVERDUE_TRANSACTION_US
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends
+from fakebroker.replay.workload.timeline import CONDITION_EVENTS
 from fakebroker.replay.workload.workload import Workload
 
 _BOUND_S = BOUND_US / 1e6
@@ -111,7 +112,8 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
         names = (*_ON_ASSIGNMENTS, *TRANSACTION_PROMISES)
         yield from ((name, f"duration_s > {delay_ms / 1000:g} ({_INITIAL_DELAY})") for name in names)
         return
-    is_changing = any(map(_changes, groups)) or bool(workload.event)
+    has_events = any(event["do"] not in CONDITION_EVENTS for event in workload.event)
+    is_changing = any(map(_changes, groups)) or has_events
     if not any(map(_has_several_members, groups)):
         yield "one-owner", "groups with several members"
     if classic and not any(map(_has_several_members, classic)):
@@ -127,7 +129,7 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     needed_s = min(each.arrival.at_s + each.session_timeouts_ms[0] / 1000 for each in groups)
     if duration_s <= needed_s:
         yield "beating-stays", f"duration_s > {needed_s:g}, when the first member has run for its session timeout"
-    is_left_behind = bool(workload.event) or any(map(_can_be_left_behind, groups))
+    is_left_behind = has_events or any(map(_can_be_left_behind, groups))
     if not any(map(_changes, consumers)) and not (classic and is_left_behind):
         yield "stale-refused", "members that send requests after their group has continued without them (pause, zombie)"
     if not any(each.static or (each.grow is not None and each.grow.how == "static") for each in groups):
@@ -135,8 +137,8 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     if not is_left_behind:
         yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"
     yield from _unmet_of_transactions(workload)
-    if is_embedded and not workload.event:
-        yield "one-coordinator", "an [[event]] that moves coordinators, such as stop_broker"
+    if is_embedded and not has_events:
+        yield "one-coordinator", "an [[event]] that moves coordinators, such as broker.stop"
 
 
 def _consumers(workload: Workload) -> list[Groups]:

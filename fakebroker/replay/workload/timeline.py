@@ -7,14 +7,17 @@ from typing import Any
 
 import msgspec
 
-from fakebroker.cluster.commands.events import checked
 from fakebroker.cluster.faults.rule import Fault, checked_in_advance
+from fakebroker.cluster.handles.definition import checked
 from fakebroker.errors import ConfigError, bounds
 
 _CHECK_EVERY_S = 0.02
 
 WHEN = "at_s"
 """Key of an event's time, in seconds from the start of the replay."""
+
+CONDITION_EVENTS = ("expect", "holds")
+"""Events that evaluate a condition, and change nothing."""
 
 Outcome = str | None
 """The outcome of an event: None if it was done, else the reason why not."""
@@ -79,19 +82,19 @@ def check_events(events: Sequence[Any], duration_s: float) -> Iterator[ConfigErr
             yield ConfigError.of(f"{path}.{WHEN}", at_s, expected)
         try:
             name, arguments = checked(without_time(event))
-            if name == "fail":
+            if name == "inject_fault":
                 checked_in_advance(Fault(**arguments))
         except ConfigError as error:
             yield from (mistake.within(path) for mistake in error.mistakes)
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event in the form that `fakebroker.cluster.commands.events` takes."""
+    """Return an event in the form that `fakebroker.cluster.handles.definition` takes."""
     return {key: value for key, value in event.items() if key != WHEN}
 
 
 def actions_of(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the events that the fault of a `fail` event performs (`Fault.before` and `Fault.then`), and theirs."""
+    """Yield the events that a fault performs (`Fault.before` and `Fault.then`), and theirs."""
     for key in ("before", "then"):
         value = event.get(key)
         for action in value if isinstance(value, list) else [value]:
@@ -101,7 +104,7 @@ def actions_of(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def failed_action(error: str) -> str:
-    """Return the outcome of a `fail` event whose fault has performed an event that failed."""
+    """Return the outcome of an `inject_fault` event whose fault has performed an event that failed."""
     return f"an action of the fault failed: {error}"
 
 

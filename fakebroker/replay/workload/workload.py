@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import NodeId
+from fakebroker.cluster.handles.definition import commands
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release, release
@@ -207,7 +207,7 @@ class Workload(Table, frozen=True, kw_only=True):
     def events(self) -> tuple[dict[str, Any], ...]:
         """The `[[event]]` tables, with `cluster.load_ms` as the default of commands that have such an argument."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
-        failovers = {name for name, command in COMMANDS.items() if "load_ms" in command.arguments.__struct_fields__}
+        failovers = {name for name, command in commands().items() if "load_ms" in command.arguments.__struct_fields__}
         return tuple({**(load if event["do"] in failovers else {}), **event} for event in self.event)
 
     def topics_of(self, population: Groups) -> tuple[str, ...]:

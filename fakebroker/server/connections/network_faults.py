@@ -8,8 +8,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.handles.environment import NetworkConditions
 from fakebroker.coordinator.timers import Rank, TimedValue, TimerQueue, Timers
 from fakebroker.server.connections.connection import Blocked, Connection, UnsentResponse
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.storage.entries import Kind
 from fakebroker.cluster.storage.entry_writer import SPARE_BYTES
@@ -150,15 +151,17 @@ def produce(value: bytes) -> ProduceRequest:
 
 def test_commands_ask_for_the_space_of_new_partitions() -> None:
     harness, storage, write = cluster()
-    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    commands = LocalCluster(
+        Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    )
     storage.free_bytes = SPARE_BYTES + 10_000
     before = durable(harness.cluster)
     with pytest.raises(DiskFullError, match="the disk is full"):
-        commands.create_topic("wide", 100_000)
+        commands.topic("wide").create(100_000)
     with pytest.raises(DiskFullError, match="the disk is full"):
-        commands.create_partitions("a", 100_000)
+        commands.topic("a").create_partitions(100_000)
     assert durable(harness.cluster) == before
-    commands.create_topic("narrow", 10)
+    commands.topic("narrow").create(10)
     write()
     assert durable(restored(storage.entries, brokers=3, config=CONFIG).cluster) == durable(harness.cluster)
 
@@ -198,8 +201,10 @@ def test_elections_without_space_wait_and_all_else_is_refused() -> None:
 
 def test_expired_records_and_removed_acls_wait_for_space() -> None:
     harness, storage, write = cluster()
-    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
-    with commands.deny("User:x", "READ", topic="a"):
+    commands = LocalCluster(
+        Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    )
+    with commands.acls.deny("User:x", "READ", topic="a"):
         for number in range(3):
             assert answered(harness, produce(b"%d" % number)) == {ErrorCode.NONE}
         write()
@@ -243,12 +248,14 @@ def test_a_topic_that_waits_can_be_deleted() -> None:
 
 def test_a_snapshot_whose_topics_do_not_fit_is_not_restored() -> None:
     harness, storage, write = cluster()
-    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
-    commands.create_topic("wide", MANY_PARTITIONS)
+    commands = LocalCluster(
+        Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    )
+    commands.topic("wide").create(MANY_PARTITIONS)
     write()
     wide_bytes = max(len(content) for kind, content in storage.entries if kind == Kind.TOPIC)
     snapshot = commands.snapshot()
-    commands.delete_topic("wide")
+    commands.topic("wide").delete()
     write()
     storage.free_bytes = SPARE_BYTES + wide_bytes
     with pytest.raises(DiskFullError, match="the disk is full"):

@@ -1,11 +1,13 @@
 """Whatever happens to a cluster, what was written so far restores it as it was."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import example, given, settings, strategies as st
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from fakebroker.protocol.messages.alter_user_scram_credentials import (
@@ -77,16 +79,26 @@ class Changes:
 
     def __init__(self, harness: ClusterHarness) -> None:
         self._harness = harness
-        self._commands = ClusterCommands(
-            harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster
+        self._commands = ClusterHandle(
+            Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
         )
 
     def perform(self, name: str, *arguments: Any) -> None:
-        own: Callable[..., object] | None = getattr(self, name, None)
-        try:
-            (own or getattr(self._commands, name))(*arguments)
-        except ConfigError:
-            return
+        step: Callable[..., object] = getattr(self, name)
+        with suppress(ConfigError):
+            step(*arguments)
+
+    def create_topic(self, topic: str, partitions: int, replication_factor: int) -> None:
+        self._commands.topic(topic).create(partitions, replication_factor)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        self._commands.topic(topic).create_partitions(total)
+
+    def delete_topic(self, topic: str) -> None:
+        self._commands.topic(topic).delete()
+
+    def produce(self, topic: str, values: list[bytes]) -> None:
+        self._commands.topic(topic).produce(values)
 
     def delete_records(self, topic: str, index: int, offset: int) -> None:
         partition = DeleteRecordsPartition(partition_index=index, offset=offset)
@@ -95,27 +107,33 @@ class Changes:
             self._harness.send(request, 2, broker=broker)
 
     def seed_group(self, group_id: str, members: int, topic: str) -> None:
-        self._commands.seed_group(group_id, members, topics=[topic], lag=0)
+        self._commands.group(group_id).seed(members, topics=[topic], lag=0)
 
     def transaction(self, topic: str, is_committed: bool) -> None:
         state = "PrepareCommit" if is_committed else "PrepareAbort"
-        self._commands.seed_transaction(f"t-{topic}-{is_committed}", records={f"{topic}-0": 2}, state=state)
+        self._commands.transaction(f"t-{topic}-{is_committed}").seed(records={f"{topic}-0": 2}, state=state)
 
     def hanging_transaction(self, topic: str) -> None:
-        self._commands.seed_hanging_transaction(f"{topic}-0")
+        self._commands.topic(topic).partition(0).seed_hanging_transaction()
 
     def prepared_transaction(self, topic: str) -> None:
-        self._commands.hold_markers("prepared")
-        self._commands.seed_transaction("prepared", records={f"{topic}-0": 1}, state="PrepareAbort")
+        self._commands.transaction("prepared").hold_markers()
+        self._commands.transaction("prepared").seed(records={f"{topic}-0": 1}, state="PrepareAbort")
 
     def lose_commits(self, group_id: str, to: int, records: int) -> None:
-        self._commands.move_coordinator(group_id, to, lose_tail=records)
+        self._commands.group(group_id).move_coordinator(to, lose_tail=records)
+
+    def stop_broker(self, node_id: int) -> None:
+        self._commands.broker(node_id).stop()
+
+    def start_broker(self, node_id: int) -> None:
+        self._commands.broker(node_id).start()
 
     def deny(self, principal: str, topic: str) -> None:
-        self._commands.deny(principal, "READ", topic=topic)
+        self._commands.acls.deny(principal, "READ", topic=topic)
 
     def remove_acl(self, principal: str, topic: str) -> None:
-        self._commands.remove_acl(principal, "READ", "deny", topic=topic)
+        self._commands.acls.remove(principal, "READ", "deny", topic=topic)
 
     def alter_topic(self, topic: str, size_bytes: str) -> None:
         self._alter(2, topic, "retention.bytes", size_bytes)

@@ -1,15 +1,13 @@
 """The control API: requests of any bytes to the ASGI application, in virtual time and without its server."""
 
-import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import trio
 import trio.testing
 
-from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.handles.definition import DEFINITIONS
 from fakebroker.control.app import App
 from fakebroker.control.auth import Guard
 from fakebroker.control.clusters import Clusters
@@ -17,8 +15,8 @@ from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.coordinator import invariants
 from fakebroker.coordinator.classic.group import Group
-from fakebroker.server.fake_cluster import FakeCluster
-from tests.support.cluster.method_arguments import ARGUMENTS
+from fakebroker.server.fake_cluster import FakeCluster, internals
+from tests.support.cluster.method_arguments import call_of, event_of
 
 _SEPARATOR = b"\n\n"
 _MAX_REQUESTS = 5
@@ -32,6 +30,7 @@ _PATH_VALUES = {
     "id": "1",
     "name": "orders",
     "node_id": "1",
+    "partition": "0",
     "topic": "orders",
     "transactional_id": "payments",
 }
@@ -52,7 +51,7 @@ def run(data: bytes) -> None:
 
 async def _run(data: bytes) -> None:
     async with FakeCluster(2, {"orders": 2}, seed=1) as cluster:
-        cluster.seed_group("stable", members=["app", "other"], topics=["orders"])
+        cluster.group("stable").seed(members=["app", "other"], topics=["orders"])
         clusters = Clusters(cluster)
         async with clusters.running():
             app = App(Dispatcher(clusters), Guard(_HOST, None))
@@ -61,12 +60,13 @@ async def _run(data: bytes) -> None:
                 method, _, target = line.partition(b" ")
                 await _request(app, method, target, body)
             assert await _request(app, b"GET", b"/healthz", b"") == 200
-            cluster.call(lambda: _check(cluster))
+            internals(cluster).run(lambda: _check(cluster))
             clusters.end_feeds()
+        cluster.clear_faults()  # They may be applied to no request.
 
 
 def _check(cluster: FakeCluster) -> None:
-    for broker in cluster.cluster.brokers.values():
+    for broker in internals(cluster).cluster.brokers.values():
         for group in broker.coordinator.groups.classic.values():
             if isinstance(group, Group):
                 invariants.check(group)
@@ -104,12 +104,19 @@ async def _request(app: App, method: bytes, target: bytes, body: bytes) -> int:
 
 
 def seeds() -> Iterator[bytes]:
-    """Yield a request of each operation, and each command as an event."""
+    """Yield a request of each operation, each command as an event, and a wait for each condition."""
+    calls = {name.replace(".", "_"): call_of(definition) for name, definition in DEFINITIONS.items()}
     for operation in OPERATIONS:
-        path = operation.path.format_map(_PATH_VALUES)
-        yield f"{operation.method} {path}\n{'{}' if operation.body is not None else ''}".encode()
-    for name in COMMANDS:
-        parameters = [*inspect.signature(getattr(FakeCluster, name)).parameters][1:]
-        arguments = dict(zip(parameters, ARGUMENTS.get(name, ()), strict=False))
-        body = json.dumps({"do": name} | arguments, default=msgspec.to_builtins)
-        yield f"POST /v1/clusters/default/events\n{body}".encode()
+        key, arguments = calls.get(operation.name, ({}, {}))
+        path = operation.path.format_map({**_PATH_VALUES, **key})
+        body = "" if operation.body is None else json.dumps(arguments)
+        yield f"{operation.method} {path}\n{body}".encode()
+    for name, definition in sorted(DEFINITIONS.items()):
+        if definition.kind == "command":
+            yield _post("events", {"do": name, **event_of(definition)})
+        if definition.kind == "condition":
+            yield _post("wait", {"condition": {"is": name, **event_of(definition)}})
+
+
+def _post(path: str, body: dict[str, Any]) -> bytes:
+    return f"POST /v1/clusters/default/{path}\n{json.dumps(body)}".encode()

@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.storage import checkpoint
 from fakebroker.cluster.storage.state_writer import StateWriter
 from fakebroker.errors import ConfigError, DataDirectoryError
@@ -168,7 +169,9 @@ def _write_history(path: Path) -> None:
     directory = DataDirectory.open(path, fsync="always", warn=print)
     assert not list(directory.entries())
     writer = StateWriter(harness.cluster, directory, 0)
-    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    commands = ClusterHandle(
+        Local(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    )
 
     def store() -> None:
         writer.sections_may_differ = True
@@ -176,13 +179,13 @@ def _write_history(path: Path) -> None:
         directory.flush()
 
     store()
-    commands.seed_group("g", ["app"], topics=["news"])
+    commands.group("g").seed(["app"], topics=["news"])
     written = directory.begin_checkpoint()
     checkpoint.write(checkpoint.collect(harness.cluster, writer), written.write)
     written.commit()
-    commands.create_topic("more", 1)
+    commands.topic("more").create(1)
     store()
-    commands.seed_transaction("t", records={"news-1": 1}, state="Ongoing")
+    commands.transaction("t").seed(records={"news-1": 1}, state="Ongoing")
     store()
     directory.close()
     persistence = Persistence.open(path, "interval")

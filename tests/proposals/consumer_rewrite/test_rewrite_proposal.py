@@ -9,8 +9,9 @@ import pytest
 
 from fakebroker.cluster import snapshot
 from fakebroker.cluster.call import read_call
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker, EmulatedRelease
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.errors import ConfigError, ErrorCode, ProtocolError
 from fakebroker.proposals.consumer_rewrite.errors import NAMES
 from fakebroker.proposals.consumer_rewrite.messages import (
@@ -57,8 +58,8 @@ class RewriteCluster:
         )
         self.cluster = self.harness.cluster
         environment = ClusterHarnessEnvironment(self.harness)
-        self.commands = ClusterCommands(
-            self.cluster, environment, new_cluster=lambda: RewriteCluster(brokers).cluster, proposals=["rewrite"]
+        self.commands = ClusterHandle(
+            Local(self.cluster, environment, new_cluster=lambda: RewriteCluster(brokers).cluster, proposals=["rewrite"])
         )
 
     @property
@@ -255,23 +256,23 @@ def test_a_reset_forgets_all_groups() -> None:
 def test_a_broker_of_an_older_release_does_not_know_the_groups_and_a_newer_one_does_again() -> None:
     cluster = RewriteCluster()
     one = cluster.join().consumer_id
-    cluster.commands.upgrade_broker(2, "3.9")
-    cluster.commands.move_coordinator("g", to=2)
+    cluster.commands.broker(2).upgrade("3.9")
+    cluster.commands.group("g").move_coordinator(to=2)
     assert cluster.cluster.brokers[2].proposed is None
     classic = cluster.harness.ask(beat(one, 1), 4, broker=2)
     assert classic.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    cluster.commands.upgrade_broker(2, None)
+    cluster.commands.broker(2).upgrade(None)
     assert cluster.beat(one, 1) is ErrorCode.NONE
 
 
 def test_an_added_broker_supports_the_proposal() -> None:
     cluster = RewriteCluster(1)
     one = cluster.join().consumer_id
-    added = cluster.commands.add_broker()
-    cluster.commands.move_offsets_partition(0, to=added.node_id)
+    added = cluster.commands.brokers.add()
+    cluster.commands.topic("__consumer_offsets").partition(0).move_leader(to=added.node_id)
     assert cluster.coordinator_id == added.node_id
     assert cluster.beat(one, 1) is ErrorCode.NONE
-    cluster.commands.remove_broker(1)
+    cluster.commands.broker(1).remove()
     assert cluster.join(one).group_generation_id == 2
 
 

@@ -33,9 +33,9 @@ def unpacked(name: str, directory: Path) -> Path:
 @pytest.mark.parametrize("name", ["log", "snapshot"])
 def test_an_older_directory_is_read(name: str, tmp_path: Path) -> None:
     with FakeCluster(data_dir=unpacked(name, tmp_path / "data"), brokers=2) as cluster:
-        assert [record.value for record in cluster.records("orders")] == [b"one"]
-        group = cluster.group("billing")
+        assert [record.value for record in cluster.topic("orders").records()] == [b"one"]
+        group = cluster.group("billing").describe()
         assert (group.state, group.generation_id) == ("Empty", 2)
-        committed = {place: offset.offset for place, offset in cluster.offsets("billing").items()}
+        committed = {place: offset.offset for place, offset in cluster.group("billing").offsets().items()}
         assert committed[("orders", 0)] >= 1
-        assert cluster.transaction("payments").state == "CompleteCommit"
+        assert cluster.transaction("payments").describe().state == "CompleteCommit"

@@ -31,6 +31,7 @@ from fakebroker.protocol.messages.incremental_alter_configs import (
 )
 from fakebroker.server.connections.connection import Connection
 from fakebroker.server.connections.connection_limits import ConnectionLimits
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.reactor import Reactor
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import heartbeat_request
@@ -60,7 +61,7 @@ def ask(wire: WireClient) -> None:
 
 
 def open_connections(cluster: FakeCluster) -> int:
-    return cluster.call(lambda: len(reactor_of(cluster).connections))
+    return internals(cluster).run(lambda: len(reactor_of(cluster).connections))
 
 
 def reactor_of(cluster: FakeCluster) -> Reactor:
@@ -176,9 +177,9 @@ def test_a_lower_maximum_closes_no_connection_of_brokers(fake_cluster: FakeClust
 def test_a_broker_that_stops_while_connections_wait_leaves_the_reactor_asleep(fake_cluster: FakeCluster) -> None:
     reactor = reactor_of(fake_cluster)
     with WireClient(fake_cluster.brokers[0]), WireClient(fake_cluster.brokers[0]):
-        until(lambda: fake_cluster.call(lambda: reactor._acceptor.retry_ms) < math.inf, fake_cluster)
-        fake_cluster.stop_broker(1)
-        assert fake_cluster.call(lambda: reactor._acceptor.retry_ms) == math.inf
+        until(lambda: internals(fake_cluster).run(lambda: reactor._acceptor.retry_ms) < math.inf, fake_cluster)
+        fake_cluster.broker(1).stop()
+        assert internals(fake_cluster).run(lambda: reactor._acceptor.retry_ms) == math.inf
 
 
 class ExhaustedSocket:
@@ -210,12 +211,12 @@ def test_connections_wait_while_there_are_too_many_open_files(
     with WireClient(broker) as first, WireClient(broker) as second:
         ask(first)
         ask(second)
-        listening = fake_cluster.call(exhaust)
+        listening = internals(fake_cluster).run(exhaust)
         with WireClient(broker) as third:
             third.send(heartbeat_request())
             for _ in range(2):
-                until(lambda: fake_cluster.call(lambda: bool(acceptor._waiting)), fake_cluster)
-                fake_cluster.call(acceptor.resume)
+                until(lambda: internals(fake_cluster).run(lambda: bool(acceptor._waiting)), fake_cluster)
+                internals(fake_cluster).run(acceptor.resume)
                 ask(first)
             listening.is_exhausted = False
             second.socket.close()
@@ -297,7 +298,7 @@ def test_memory_is_counted_for_each_request_when_its_size_is_known(fake_cluster:
 
 def held_bytes(cluster: FakeCluster) -> int:
     reactor = reactor_of(cluster)
-    return cluster.call(lambda: sum(each.frames.held_bytes for each in reactor.connections.values()))
+    return internals(cluster).run(lambda: sum(each.frames.held_bytes for each in reactor.connections.values()))
 
 
 @pytest.mark.fake_cluster(config={"queued.max.requests": 3})
@@ -313,10 +314,12 @@ def test_a_connection_with_many_waiting_requests_is_not_read(fake_cluster: FakeC
                 sent_bytes += hasty.socket.send(request[sent_bytes % len(request) :])
                 bystander.check()
         assert sent_bytes < 100 * MIB
-        queued = fake_cluster.call(lambda: max(len(c.queued) for c in reactor_of(fake_cluster).connections.values()))
+        queued = internals(fake_cluster).run(
+            lambda: max(len(c.queued) for c in reactor_of(fake_cluster).connections.values())
+        )
         assert 3 <= queued <= 3 + 1024 * 1024 / len(request)
         hasty.socket.settimeout(20)
-        fake_cluster.produce("orders", ["x"])
+        fake_cluster.topic("orders").produce(["x"])
         assert isinstance(hasty.receive(), FetchResponse)
         for _ in range(sent_bytes // len(request)):
             assert len(hasty.receive_frame()) == 12

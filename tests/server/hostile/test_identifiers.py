@@ -172,19 +172,19 @@ def test_http_has_the_same_names(control: ControlHarness) -> None:
         path = f"/groups/{quote(text, safe='')}"
         assert control.get(path)["group_id"] == text
         assert control.get(f"{path}/timeline")
-        assert_plain(control.cluster.explain(text))
+        assert_plain(control.cluster.group(text).explain())
 
 
 def test_reports_have_one_line_for_each_line_and_no_control_characters(control: ControlHarness) -> None:
     cluster = control.cluster
     assert_plain(cluster.report())
     for text in TEXTS.values():
-        assert_plain(cluster.explain(text))
-        assert_plain(str(cluster.timeline(text)))
-        assert_plain(cluster.explain_transaction(text))
+        assert_plain(cluster.group(text).explain())
+        assert_plain(str(cluster.group(text).timeline()))
+        assert_plain(cluster.transaction(text).explain())
     # Each group is one line, and its member another one: names do not end lines.
-    states = cluster.report().partition("the last")[0].splitlines()
-    assert len(states) == 1 + 3 * len(TEXTS) + 1
+    states = cluster.report().split("\n\n")[2].splitlines()
+    assert len(states) == 3 * len(TEXTS)
 
 
 def test_top_has_no_control_characters(control: ControlHarness) -> None:

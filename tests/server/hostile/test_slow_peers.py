@@ -13,6 +13,7 @@ from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.group_requests import heartbeat_request, join_request
 from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID
 from tests.support.server.bystander import MIB, unharmed
@@ -70,7 +71,7 @@ def test_connections_without_a_word(fake_cluster: FakeCluster) -> None:
     with unharmed(fake_cluster) as bystander, connections(fake_cluster, count) as silent:
         until(lambda: len(reactor.connections) == count + 1, fake_cluster)
         bystander.check()
-        fake_cluster.call(let_time_pass)
+        internals(fake_cluster).run(let_time_pass)
         bystander.check()
         assert all(peer.is_closed_by_broker() for peer in silent)
         for peer in silent:
@@ -106,7 +107,7 @@ def test_pipelined_requests_whose_responses_are_not_read(fake_cluster: FakeClust
 
 @pytest.mark.fake_cluster(max_unsent_bytes=MIB)
 def test_large_responses_that_are_not_read(fake_cluster: FakeCluster) -> None:
-    fake_cluster.produce("orders", ["x" * 500_000])
+    fake_cluster.topic("orders").produce(["x" * 500_000])
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[partition])])
     with unharmed(fake_cluster) as bystander, WireClient(fake_cluster.brokers[0]) as deaf:
@@ -129,7 +130,7 @@ def test_members_that_vanish_while_their_join_is_parked(fake_cluster: FakeCluste
             with WireClient(fake_cluster.brokers[0]) as wire:
                 wire.send(join_request(), JOIN_WITHOUT_MEMBER_ID)
                 expected = index + 2
-                until(lambda: len(fake_cluster.group("g").members) == expected, fake_cluster)  # noqa: B023  # called here only
+                until(lambda: len(fake_cluster.group("g").describe().members) == expected, fake_cluster)  # noqa: B023  # called here only
             bystander.check()
         assert first.ask(heartbeat_request("g", joined.member_id), HeartbeatResponse).error_code == 27
         first.socket.close()
@@ -145,5 +146,5 @@ def test_consumers_that_vanish_while_their_fetch_waits(fake_cluster: FakeCluster
             with WireClient(fake_cluster.brokers[0]) as wire:
                 wire.send(fetch, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])
                 bystander.check()
-        purgatory = fake_cluster.cluster.purgatory
-        until(lambda: fake_cluster.call(lambda: len(purgatory)) == 0, fake_cluster)
+        purgatory = internals(fake_cluster).cluster.purgatory
+        until(lambda: internals(fake_cluster).run(lambda: len(purgatory)) == 0, fake_cluster)

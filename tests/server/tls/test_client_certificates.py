@@ -22,6 +22,7 @@ from fakebroker.protocol.messages.renew_delegation_token import (
 )
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.security.certificates import (
     EXPIRED,
     LONG_AGO,
@@ -44,7 +45,7 @@ def principal_of(cluster: FakeCluster, context: ssl.SSLContext) -> str:
     """Return the principal of a client."""
     with WireClient(cluster.brokers[0], tls=context) as wire:
         wire.ask(VERSIONS, ApiVersionsResponse)
-    return cluster.requests()[-1].principal
+    return cluster.journal.requests()[-1].principal
 
 
 def is_refused(cluster: FakeCluster, context: ssl.SSLContext) -> bool:
@@ -188,14 +189,14 @@ def test_sasl_sets_the_principal_and_only_the_setting_of_the_listener_asks_for_c
     fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The setting `ssl.client.auth` without prefix does not count at SASL_SSL listeners, of which users are warned."""
-    assert fake_cluster.cluster.listeners[0].protocol == "SASL_SSL"
+    assert internals(fake_cluster).cluster.listeners[0].protocol == "SASL_SSL"
     warnings = [each.getMessage() for each in caplog.get_records("setup")]
     expected = "ssl.client.auth=required does not apply to SASL_SSL, expected listener.name.sasl_ssl.ssl.client.auth"
     assert expected in warnings
     with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as wire:
         assert not log_in(wire)
         wire.ask(MetadataRequest(topics=[]), MetadataResponse)
-    assert [call.principal for call in fake_cluster.requests()] == ["User:bob"]
+    assert [call.principal for call in fake_cluster.journal.requests()] == ["User:bob"]
 
 
 @SASL
@@ -208,7 +209,7 @@ def test_a_sasl_listener_can_require_certificates(fake_cluster: FakeCluster) -> 
     with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster, "alice")) as wire:
         assert not log_in(wire)
         wire.ask(MetadataRequest(topics=[]), MetadataResponse)
-    assert [call.principal for call in fake_cluster.requests()] == ["User:bob"]
+    assert [call.principal for call in fake_cluster.journal.requests()] == ["User:bob"]
 
 
 # Delegation tokens

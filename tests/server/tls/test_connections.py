@@ -15,6 +15,7 @@ from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from fakebroker.server.fake_cluster import internals
 from fakebroker.server.poller import READ
 from tests.support.cluster.cluster_harness import batch
 from tests.support.security.certificates import client_context, context_of, other_authority
@@ -84,7 +85,7 @@ def test_requests_are_answered(fake_cluster: FakeCluster, version: ssl.TLSVersio
         assert isinstance(wire.socket, ssl.SSLSocket)
         assert wire.socket.version() == version.name.replace("_", ".")
         assert wire.ask(MetadataRequest(topics=None), MetadataResponse).topics[0].name == "orders"
-    assert {call.principal for call in fake_cluster.requests()} == {"User:ANONYMOUS"}
+    assert {call.principal for call in fake_cluster.journal.requests()} == {"User:ANONYMOUS"}
 
 
 @BOTH
@@ -103,13 +104,13 @@ def test_handshake_and_records_arrive_byte_by_byte(fake_cluster: FakeCluster, ve
 def let_time_out(cluster: FakeCluster) -> None:
     """Wait until one connection is incomplete, and let its timeout pass at once."""
     incomplete = cluster._server.reactor._incomplete
-    until(lambda: cluster.call(lambda: len(incomplete.deadlines)) == 1, cluster)
+    until(lambda: internals(cluster).run(lambda: len(incomplete.deadlines)) == 1, cluster)
 
     def end() -> None:
         incomplete.deadlines.update(dict.fromkeys(incomplete.deadlines, 0.0))
         incomplete._timers.set(incomplete._timer, 0.0)
 
-    cluster.call(end)
+    internals(cluster).run(end)
 
 
 @pytest.mark.fake_cluster(partial_frame_timeout_s=60)
@@ -145,19 +146,24 @@ def test_half_handshakes_do_not_delay_others(fake_cluster: FakeCluster, wire: Wi
     def partial() -> int:
         return len(fake_cluster._server.reactor._incomplete.deadlines)
 
-    until(lambda: fake_cluster.call(partial) == len(halves), fake_cluster)
+    until(lambda: internals(fake_cluster).run(partial) == len(halves), fake_cluster)
     for half in halves:
         half.close()
-    until(lambda: fake_cluster.call(partial) == 0, fake_cluster)
-    assert len(fake_cluster.connections) == 1
+    until(lambda: internals(fake_cluster).run(partial) == 0, fake_cluster)
+    assert len(internals(fake_cluster).server.reactor.connections.values()) == 1
     assert asks(wire)
 
 
 def test_a_connection_that_is_idle_after_its_handshake_is_not_incomplete(
     fake_cluster: FakeCluster, wire: WireClient
 ) -> None:
-    until(lambda: all(each.tls and each.tls.is_established for each in fake_cluster.connections), fake_cluster)
-    assert not fake_cluster.call(lambda: fake_cluster._server.reactor._incomplete.deadlines)
+    until(
+        lambda: all(
+            each.tls and each.tls.is_established for each in internals(fake_cluster).server.reactor.connections.values()
+        ),
+        fake_cluster,
+    )
+    assert not internals(fake_cluster).run(lambda: fake_cluster._server.reactor._incomplete.deadlines)
     assert asks(wire)
 
 
@@ -168,7 +174,13 @@ def test_an_incomplete_record_is_closed(fake_cluster: FakeCluster, caplog: pytes
         encryption.shake_hands(sock)
         encryption.tls.write(b"half a record")
         sock.sendall(encryption._outgoing.read()[:-1])
-        until(lambda: all(each.tls and each.tls.is_established for each in fake_cluster.connections), fake_cluster)
+        until(
+            lambda: all(
+                each.tls and each.tls.is_established
+                for each in internals(fake_cluster).server.reactor.connections.values()
+            ),
+            fake_cluster,
+        )
         let_time_out(fake_cluster)
         while sock.recv(65536):
             pass
@@ -240,17 +252,17 @@ def test_a_client_that_ends_tls_is_closed(fake_cluster: FakeCluster, version: ss
             received += data
         encryption._incoming.write(received)
         assert struct.unpack_from(">i", encryption.tls.read(1000), 4) == (7,)
-    until(lambda: not fake_cluster.connections, fake_cluster)
+    until(lambda: not internals(fake_cluster).server.reactor.connections.values(), fake_cluster)
 
 
 def test_the_memory_of_tls_is_released_when_a_connection_closes(fake_cluster: FakeCluster, wire: WireClient) -> None:
     asks(wire)
-    (connection,) = fake_cluster.connections
+    (connection,) = internals(fake_cluster).server.reactor.connections.values()
     assert connection.tls is not None
     wire.socket.close()
-    until(lambda: not fake_cluster.connections, fake_cluster)
+    until(lambda: not internals(fake_cluster).server.reactor.connections.values(), fake_cluster)
     # In the cluster's thread, which may have removed the connection without having released its memory yet.
-    assert fake_cluster.call(lambda: connection.tls) is None
+    assert internals(fake_cluster).run(lambda: connection.tls) is None
     assert isinstance(connection.socket, socket.socket)
 
 
@@ -260,7 +272,7 @@ def test_the_memory_of_tls_is_released_when_a_connection_closes(fake_cluster: Fa
 @pytest.mark.fake_cluster(tls=True, listeners={"PLAIN": "PLAINTEXT", "TLS": "SSL"})
 @pytest.mark.parametrize("reads_slowly", [False, True])
 def test_a_long_fetch_is_the_same_with_and_without_tls(fake_cluster: FakeCluster, reads_slowly: bool) -> None:
-    topic = fake_cluster.cluster.topics.get("orders")
+    topic = internals(fake_cluster).cluster.topics.get("orders")
     assert topic is not None
     (partition,) = topic.partitions
     for number in range(64):
@@ -274,7 +286,7 @@ def test_a_long_fetch_is_the_same_with_and_without_tls(fake_cluster: FakeCluster
         address = Endpoint(fake_cluster.bootstrap_servers_of(name))
         with WireClient(address, tls=context_of(fake_cluster) if name == "TLS" else None) as wire:
             assert asks(wire)
-            (connection,) = fake_cluster.connections
+            (connection,) = internals(fake_cluster).server.reactor.connections.values()
             if reads_slowly:
                 raw = connection.socket if connection.tls is None else connection.tls.raw
                 assert isinstance(raw, socket.socket)
@@ -286,7 +298,7 @@ def test_a_long_fetch_is_the_same_with_and_without_tls(fake_cluster: FakeCluster
             assert isinstance(answer, FetchResponse)
             answers.append(answer)
             assert asks(wire)
-        until(lambda: not fake_cluster.connections, fake_cluster)
+        until(lambda: not internals(fake_cluster).server.reactor.connections.values(), fake_cluster)
     assert answers[0] == answers[1]
     (records,) = [each.records for topic in answers[1].responses for each in topic.partitions]
     assert len(records or b"") > 5_000_000
@@ -316,45 +328,45 @@ def test_two_hundred_connections(fake_cluster: FakeCluster) -> None:
     finally:
         for wire in wires:
             wire.socket.close()
-    until(lambda: not fake_cluster.connections, fake_cluster)
+    until(lambda: not internals(fake_cluster).server.reactor.connections.values(), fake_cluster)
 
 
 # Network conditions
 
 
 def test_latency(fake_cluster: FakeCluster, wire: WireClient) -> None:
-    fake_cluster.set_broker(1, round_trip_s=0.03)
+    fake_cluster.broker(1).set_network(round_trip_s=0.03)
     for _ in range(2):
         assert wire.ask(MetadataRequest(topics=None), MetadataResponse).topics
-    assert all(call.latency_ms is not None for call in fake_cluster.requests("Metadata"))
-    fake_cluster.set_broker(1, round_trip_s=0)
+    assert all(call.latency_ms is not None for call in fake_cluster.journal.requests("Metadata"))
+    fake_cluster.broker(1).set_network(round_trip_s=0)
     assert asks(wire)
 
 
 def test_a_broker_that_accepts_slowly_answers_the_handshake_later(fake_cluster: FakeCluster) -> None:
-    fake_cluster.set_broker(1, accept="slow", accept_delay_s=0.02)
+    fake_cluster.broker(1).set_network(accept="slow", accept_delay_s=0.02)
     with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as wire:
         assert asks(wire)
 
 
 def test_a_half_open_connection_does_not_answer_a_handshake(fake_cluster: FakeCluster, wire: WireClient) -> None:
     assert asks(wire)
-    fake_cluster.set_broker(1, accept="half_open")
+    fake_cluster.broker(1).set_network(accept="half_open")
     with connect(fake_cluster) as half:
         half.sendall(client_hello(fake_cluster))
-        until(lambda: len(fake_cluster.connections) == 2, fake_cluster)
+        until(lambda: len(internals(fake_cluster).server.reactor.connections.values()) == 2, fake_cluster)
         assert asks(wire)
         half.setblocking(False)
         with pytest.raises(BlockingIOError):
             half.recv(1)
-        assert [each.interest for each in fake_cluster.connections] == [READ, 0]
-        fake_cluster.set_broker(1, accept="normal")
+        assert [each.interest for each in internals(fake_cluster).server.reactor.connections.values()] == [READ, 0]
+        fake_cluster.broker(1).set_network(accept="normal")
         with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as other:
             assert asks(other)
 
 
 def test_a_response_that_is_cut_ends_the_connection(fake_cluster: FakeCluster, wire: WireClient) -> None:
-    fake_cluster.fail("Metadata", cut_bytes=10)
+    fake_cluster.inject_fault("Metadata", cut_bytes=10)
     wire.send(MetadataRequest(topics=None))
     received = b""
     while data := wire.socket.recv(1000):

@@ -98,7 +98,7 @@ def test_new_connections_get_the_new_certificate_and_old_ones_go_on(fake_cluster
     with WireClient(broker, tls=trusted) as old:
         before = ask(old)
         assert certificate_of(broker, trusted) == before
-        fake_cluster.renew_certificates()
+        fake_cluster.brokers.renew_certificates()
         after = certificate_of(broker, trusted)
         assert after != before
         assert ask(old) == before
@@ -109,10 +109,10 @@ def test_clients_refuse_an_expired_certificate_until_it_is_renewed(fake_cluster:
     (broker,) = fake_cluster.brokers
     trusted = context_of(fake_cluster)
     with WireClient(broker, tls=trusted) as old:
-        fake_cluster.renew_certificates(expired=True)
+        fake_cluster.brokers.renew_certificates(expired=True)
         assert refusal(broker, trusted) == "certificate has expired"
         ask(old)
-        fake_cluster.renew_certificates()
+        fake_cluster.brokers.renew_certificates()
         certificate_of(broker, trusted)
 
 
@@ -132,7 +132,7 @@ def test_a_config_of_a_broker_changes_its_certificate_only(fake_cluster: FakeClu
         assert alter(wire, KEYSTORE, str(store.path)) == (0, None)
         assert certificate_of(one, store.trusted) != new
         store.renew(expired=True)
-        fake_cluster.renew_certificates()
+        fake_cluster.brokers.renew_certificates()
         assert refusal(one, store.trusted) == "certificate has expired"
         assert alter(wire, KEYSTORE, None) == (0, None)
         certificate_of(one, trusted)
@@ -166,7 +166,7 @@ def test_a_file_that_has_become_useless_changes_nothing(
         before = certificate_of(broker, store.trusted)
         store.path.write_text("half a certificate")
         with pytest.raises(ConfigError, match=r"ssl\.keystore\.location="):
-            fake_cluster.renew_certificates()
+            fake_cluster.brokers.renew_certificates()
         assert caplog.records == []
         assert alter(wire, "max.connections", "100") == (0, None)
         assert certificate_of(broker, store.trusted) == before
@@ -177,7 +177,7 @@ def test_a_file_that_has_become_useless_changes_nothing(
 @pytest.mark.fake_cluster(tls=False)
 def test_without_tls_there_is_nothing_to_renew(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="tls is missing: expected tls=True, or a listener with SSL"):
-        fake_cluster.renew_certificates()
+        fake_cluster.brokers.renew_certificates()
 
 
 def test_files_of_settings_are_read_again(fake_cluster_factory: Factory, tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_files_of_settings_are_read_again(fake_cluster_factory: Factory, tmp_pat
     (broker,) = cluster.brokers
     before = certificate_of(broker, store.trusted)
     store.renew()
-    cluster.renew_certificates()
+    cluster.brokers.renew_certificates()
     assert certificate_of(broker, store.trusted) != before
     with pytest.raises(ConfigError, match=r"expired=True: expected false, because the certificates are files"):
-        cluster.renew_certificates(expired=True)
+        cluster.brokers.renew_certificates(expired=True)
 
 
 def test_a_stored_config_is_applied_at_the_next_start(tmp_path: Path) -> None:
@@ -235,11 +235,11 @@ def test_names_of_a_file_that_is_read_again_are_compared(
         before = certificate_of(broker, store.trusted)
         store.renew(*names, unit=unit)
         if refused is None or allowed == setting:
-            cluster.renew_certificates()
+            cluster.brokers.renew_certificates()
             assert certificate_of(broker, store.trusted) != before
         else:
             with pytest.raises(ConfigError, match=re.escape(refused)) as caught:
-                cluster.renew_certificates()
+                cluster.brokers.renew_certificates()
             assert str(caught.value).endswith(f"or {setting}=true")
             assert certificate_of(broker, store.trusted) == before
 

@@ -24,6 +24,7 @@ from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from fakebroker.server.fake_cluster import internals
 from tests.support.security.certificates import client_context, context_of, other_authority
 from tests.support.wire_client import WireClient
 
@@ -75,8 +76,12 @@ def test_certificates_can_be_texts_and_are_never_shown(
     assert values["ssl.keystore.type"] == ("PEM", False)
     for name in ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password"):
         assert values[name] == (None, True)
-    shown = [log.getvalue(), repr(answer), cluster.report(), repr(cluster.snapshot()), repr(cluster.requests())]
-    shown += [repr(cluster.connections), repr(cluster.cluster.config), repr(vars(cluster))]
+    shown = [log.getvalue(), repr(answer), cluster.report(), repr(cluster.snapshot()), repr(cluster.journal.requests())]
+    shown += [
+        repr(internals(cluster).server.reactor.connections.values()),
+        repr(internals(cluster).cluster.config),
+        repr(vars(cluster)),
+    ]
     secrets = [PASSWORD, *key.split()[4:6]]
     assert not [secret for secret in secrets for text in shown if secret in text]
 
@@ -104,7 +109,7 @@ def test_versions_of_tls_are_limited(fake_cluster: FakeCluster) -> None:
     },
 )
 def test_settings_with_the_prefix_of_a_listener(fake_cluster: FakeCluster) -> None:
-    config = fake_cluster.cluster.config
+    config = internals(fake_cluster).cluster.config
     assert config.of_listener("IN").items("sasl.enabled.mechanisms") == ("SCRAM-SHA-256",)
     assert "PLAIN" in config.of_listener("OUT").items("sasl.enabled.mechanisms")
     times = [config.max_session_ms(*each) for each in (("IN", "PLAIN"), ("IN", "SCRAM-SHA-256"), ("OUT", "PLAIN"))]

@@ -72,14 +72,14 @@ async def answered(call: Callable[[], Awaitable[T]], *retried: str) -> T:
 def groups_of(cluster: FakeCluster, node_id: int, count: int) -> list[str]:
     """Return names of groups that a broker coordinates."""
     names = (f"group-{number}" for number in range(1_000))
-    return [name for name in names if cluster.coordinator_of(name).node_id == node_id][:count]
+    return [name for name in names if cluster.group(name).coordinator().node_id == node_id][:count]
 
 
 def sent_requests(cluster: FakeCluster, *apis: str) -> list[str]:
     """Return the client's requests of these APIs, each as "BROKER API vVERSION GROUPS"."""
     return [
         f"{call.node_id} {call.api.name} v{call.api_version} {' '.join(_groups_in(call.request))}"
-        for call in cluster.requests(client_id=CLIENT_ID)
+        for call in cluster.journal.requests(client_id=CLIENT_ID)
         if call.api.name in apis
     ]
 

@@ -9,6 +9,7 @@ from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import UNSUPPORTED_SETTINGS
 from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition
 
 DEADLINE_S = 10.0
@@ -46,19 +47,19 @@ def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> Non
     """Append a batch that `FakeCluster.produce` does not make, such as a compressed one or a control batch."""
 
     def append_to_leader() -> None:
-        topic = cluster.cluster.topics.get(partition[0])
+        topic = internals(cluster).cluster.topics.get(partition[0])
         assert topic is not None
         leader = topic.partitions[partition[1]]
         leader.log.append(batch, leader.leader_epoch)
-        cluster.cluster.purgatory.wake(leader, len(batch))
+        internals(cluster).cluster.purgatory.wake(leader, len(batch))
 
-    cluster.call(append_to_leader)
+    internals(cluster).run(append_to_leader)
 
 
 def produce(cluster: FakeCluster, partition: TopicPartition, *values: bytes) -> None:
     """Append records with these values to a partition."""
     topic, index = partition
-    cluster.produce(topic, values, partition=index)
+    cluster.topic(topic).produce(values, partition=index)
 
 
 async def poll_until(
@@ -82,5 +83,5 @@ async def read(consumer: Consumer, count: int) -> list[bytes | None]:
 
 def committed(cluster: FakeCluster, partition: TopicPartition) -> int | None:
     """Return the committed offset of the group "g"."""
-    offset = cluster.offsets("g").get(partition)
+    offset = cluster.group("g").offsets().get(partition)
     return None if offset is None else offset.offset

@@ -27,6 +27,7 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from fakebroker.protocol.schema import Message
 from fakebroker.server.connections.connection import Connection
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition
 from tests.support.wire_client import WireClient, broker_of, until
 
@@ -113,12 +114,12 @@ class ConsumerOverTcp:
         if self._wire is None or (self._peer is not None and self._peer.is_closed):
             self.member.connection_lost(now_ms)
             return
-        journal = self.cluster.cluster.journal
+        journal = internals(self.cluster).cluster.journal
         before = journal.added
         sent: Message = _of_one_group(request) if isinstance(request, OffsetFetchRequest) else request
         self._wire.send(sent, _VERSIONS[type(request)])
         until(lambda: journal.added > before, self.cluster)
-        call = self.cluster.requests()[-1]
+        call = self.cluster.journal.requests()[-1]
         assert isinstance(call.peer, Connection)
         self._peer = call.peer
         self._pending.append((request, call))
@@ -165,7 +166,7 @@ class ConsumersOverTcp:
         self.cluster = cluster
         self.consumers = {name: ConsumerOverTcp(cluster, name, **settings) for name in names}
         self.paused: set[str] = set()
-        self.now_ms = round(cluster.clock.now_ms())
+        self.now_ms = round(internals(cluster).server.clock.now_ms())
 
     def __getitem__(self, name: str) -> ConsumerOverTcp:
         return self.consumers[name]

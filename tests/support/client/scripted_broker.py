@@ -7,7 +7,6 @@ from typing import Any
 import trio
 import trio.testing
 
-from fakebroker.client.connection import Connection
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import (
     FrameBuffer,
@@ -18,6 +17,7 @@ from fakebroker.protocol.frames import (
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from fakebroker.protocol.registry import API_BY_KEY
 from fakebroker.protocol.schema import Message
+from tests.support.client.connection import Connection
 
 VersionsByKey = Mapping[int, tuple[int, int]]
 """The first and the last version of each API, by API key."""

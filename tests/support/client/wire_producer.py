@@ -27,6 +27,7 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 )
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.protocol.schema import Message
+from fakebroker.server.fake_cluster import internals
 from fakebroker.topic_partition import TopicPartition, by_topic
 from tests.support.wire_client import WireClient, broker_of
 
@@ -123,7 +124,7 @@ class WireProducer:
             producer_epoch=self.epoch,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
-        node_id = self._cluster.coordinator_of(group_id).node_id
+        node_id = self._cluster.group(group_id).coordinator().node_id
         response = self._ask(request, TxnOffsetCommitResponse, node_id, 0)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
@@ -156,6 +157,6 @@ class WireProducer:
 def leader_of(cluster: FakeCluster, partition: TopicPartition) -> int:
     """Return the node id of the leader of a partition."""
     topic, index = partition
-    found = cluster.cluster.topics.get(topic)
+    found = internals(cluster).cluster.topics.get(topic)
     assert found is not None
-    return cluster.call(lambda: found.partitions[index].leader_id)
+    return internals(cluster).run(lambda: found.partitions[index].leader_id)

@@ -13,10 +13,10 @@ from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
 from fakebroker.cluster.first_use import FirstUseMode
+from fakebroker.cluster.handles.environment import NetworkConditions
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -146,7 +146,7 @@ class ClusterHarness:
 
 
 class ClusterHarnessEnvironment:
-    """The `fakebroker.cluster.commands.environment.Environment` of a harness, which has no listeners and connections.
+    """The `fakebroker.cluster.handles.environment.Environment` of a harness, which has no listeners and connections.
 
     Attributes:
         calls: The requested changes of listeners and network conditions, as tuples of a name, node ids and arguments.
@@ -166,6 +166,9 @@ class ClusterHarnessEnvironment:
 
     def advance(self, seconds: float) -> None:
         self._harness.advance(seconds * 1000)
+
+    def closed_connections(self) -> str:
+        return ""
 
     def open_listener(self, broker: BrokerNode) -> None:
         self.calls.append(("open", broker.node_id))

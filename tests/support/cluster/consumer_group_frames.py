@@ -29,6 +29,7 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 from fakebroker.protocol.releases import NEWEST
+from fakebroker.server.fake_cluster import internals
 
 TOPIC, GROUP = "orders", "group-0"
 PARTITIONS_OF_A_MEMBER = 2
@@ -51,7 +52,8 @@ class ConsumerGroupFrames:
 
     def __init__(self, groups: int, members: int) -> None:
         topics = {TOPIC: PARTITIONS_OF_A_MEMBER * members}
-        self.cluster = FakeCluster(2, topics, {"offsets.topic.num.partitions": 1}, seed=1).cluster
+        cluster = FakeCluster(2, topics, {"offsets.topic.num.partitions": 1}, seed=1)
+        self.cluster = internals(cluster).cluster
         self.size = members
         self._epochs: dict[int, int] = {}
         self._reports: dict[int, list[HeartbeatTopicPartitions]] = {}

@@ -13,6 +13,7 @@ from fakebroker.protocol.frames import read_response, request_frame, response_fr
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.server.fake_cluster import internals
 
 GROUP = "group"
 FIRST_JOIN_VERSION, JOIN_VERSION, SYNC_VERSION = 3, 9, 5  # From version 4, new members join twice (KIP-394).
@@ -36,7 +37,8 @@ class GroupFrames:
     """
 
     def __init__(self, members: int) -> None:
-        self.cluster = FakeCluster(1, {"orders": 1}, {"group.initial.rebalance.delay.ms": 3_000}, seed=1).cluster
+        cluster = FakeCluster(1, {"orders": 1}, {"group.initial.rebalance.delay.ms": 3_000}, seed=1)
+        self.cluster = internals(cluster).cluster
         self.member_ids = [""] * members
         self.generation_id = 0
         self.peers = [Peer(self.cluster.brokers[1], "/127.0.0.1", number) for number in range(members)]

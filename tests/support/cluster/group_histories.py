@@ -5,7 +5,8 @@ from random import Random
 from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.coordinator.classic.group import Group
 from fakebroker.errors import ConfigError
@@ -58,7 +59,7 @@ class GroupHistory:
         self.cluster = self.harness.cluster
         self._has_batches = bool(proposals)
         environment = ClusterHarnessEnvironment(self.harness)
-        self._commands = ClusterCommands(self.cluster, environment, new_cluster=lambda: self.cluster)
+        self._commands = LocalCluster(Local(self.cluster, environment, new_cluster=lambda: self.cluster))
         self.log: list[str] = []
         for _ in range(steps):
             self._step()
@@ -236,18 +237,18 @@ class GroupHistory:
         states = ("PreparingRebalance", "CompletingRebalance")
         members = [member_id for _, group in self.groups() for member_id in group.members if group.group_id == group_id]
         named: list[Callable[[], object]] = [
-            lambda: commands.hold(group_id, random.choice(states)),
-            lambda: commands.release(group_id),
-            lambda: commands.force_rebalance(group_id),
-            lambda: commands.fail(**random.choice(_FAULTS)),
-            lambda: commands.move_coordinator(
-                group_id, random.choice((1, 2)), load_ms=random.choice((0, 4_000)), zombie=random.random() < 0.3
+            lambda: commands.group(group_id).hold(random.choice(states)),
+            lambda: commands.group(group_id).release(),
+            lambda: commands.group(group_id).rebalance(),
+            lambda: commands.inject_fault(**random.choice(_FAULTS)),
+            lambda: commands.group(group_id).move_coordinator(
+                random.choice((1, 2)), load_ms=random.choice((0, 4_000)), zombie=random.random() < 0.3
             ),
         ]
         if members:
             member_id = random.choice(members)
-            named.append(lambda: commands.expire(group_id, member_id))
-            named.append(lambda: commands.delay_sync(group_id, member_id, random.choice((None, 4.0))))
+            named.append(lambda: commands.group(group_id).expire(member_id))
+            named.append(lambda: commands.group(group_id).delay_sync(member_id, random.choice((None, 4.0))))
         try:
             random.choice(named)()
         except ConfigError:  # The group is not in a state for the command.

@@ -19,6 +19,7 @@ from fakebroker.protocol.messages.offset_commit import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.server.fake_cluster import internals
 
 R = TypeVar("R", bound=Message)
 
@@ -40,7 +41,8 @@ class IdleGroups:
 
     def __init__(self, journal: JournalMode = "full") -> None:
         config = {"group.initial.rebalance.delay.ms": 0}
-        self.cluster = FakeCluster(1, {TOPIC: 1}, config, seed=1, clock="manual", journal=journal).cluster
+        cluster = FakeCluster(1, {TOPIC: 1}, config, seed=1, clock="manual", journal=journal)
+        self.cluster = internals(cluster).cluster
         self._peer = Peer(self.cluster.brokers[1], "/127.0.0.1", 1)
         self._count = 0
 

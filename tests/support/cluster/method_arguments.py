@@ -1,93 +1,82 @@
-"""Arguments for the public methods of `FakeCluster`, for tests that call all of them."""
+"""Arguments for the commands, views and conditions of handles, and for the other public methods of `FakeCluster`.
 
-import os
+For tests that call all of them.
+"""
+
 from typing import Any
 
-import trio
+from fakebroker import AclRule, FakeCluster, MemberSeed
+from fakebroker.cluster.handles.definition import Definition
 
-from fakebroker import AclRule, Broker, FakeCluster, Fault, MemberSeed
+_STABLE = {"is": "group.stable", "group_id": "stable"}
+_ACL = {"principal": "alice", "operation": "READ", "topic": "orders"}
 
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "abort_transaction": ("payments",),
-    "add_broker": (Broker(as_version="2.8"),),
-    "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
-    "advance": (1,),
-    "allow": ("alice", "READ"),
-    "assert_never": ("JoinGroup",),
-    "assert_order": ("JoinGroup",),
-    "bootstrap_servers_of": ("PLAINTEXT",),
-    "call": (lambda: True,),
-    "call_async": (lambda: True,),
-    "choose_assignment": ("stable", {"app": ["orders-0"]}),
-    "choose_leader": ("stable", "app"),
-    "coordinator_of": ("stable",),
-    "create_partitions": ("orders", 7),
-    "create_topic": ("more", 2),
-    "delay_sync": ("stable", "app", 1),
-    "delete_topic": ("orders",),
-    "deny": ("alice", "READ"),
-    "evict": ("stable", "app"),
-    "expire": ("stable", "app"),
-    "explain": ("stable",),
-    "explain_transaction": ("payments",),
-    "export_journal": (os.devnull,),
-    "fail": ("Heartbeat",),
-    "fail_append": ("stable",),
-    "fail_transaction_append": ("payments",),
-    "fence": ("stable", "instance"),
-    "fence_epoch": ("stable", "app"),
-    "fence_producer": ("payments",),
-    "force_rebalance": ("stable",),
-    "group": ("stable",),
-    "hold": ("stable", "PreparingRebalance"),
-    "hold_markers": ("payments",),
-    "move_coordinator": ("stable", 2),
-    "move_offsets_partition": (1, 2),
-    "move_transaction_coordinator": ("payments", 2),
-    "offsets": ("stable",),
-    "release": ("stable",),
-    "release_markers": ("payments",),
-    "release_sync": ("stable", "app"),
-    "remove_acl": ("alice", "READ", "allow"),
-    "remove_broker": (1,),
-    "produce": ("orders", ["a"]),
-    "records": ("orders",),
-    "restart_broker": (1,),
-    "seed_group": ("new",),
-    "seed_groups": ([],),
-    "seed_hanging_transaction": ("orders-2",),
-    "seed_transaction": ("new",),
-    "set_broker": (1,),
-    "start_broker": (2,),
-    "start_task": (trio.sleep_forever,),
-    "stop_broker": (1,),
-    "timeline": ("stable",),
-    "transaction": ("payments",),
-    "transaction_timeline": ("payments",),
-    "upgrade_broker": (1, "2.8"),
-    "wait_for_commit": ("stable", "orders-1"),
-    "wait_for_generation": ("stable",),
-    "wait_for_member": ("stable", "app"),
-    "wait_for_request": ("JoinGroup",),
-    "wait_for_transaction": ("payments", "Dead"),
-    "wait_for_state": ("stable", "Dead"),
-    "wait_until": ("nothing", lambda cluster: False),
-    "watch": (lambda: True,),
-    "when_stopped": (lambda: None,),
+KEYS: dict[str, dict[str, Any]] = {
+    "": {},
+    "acls": {},
+    "append_failure": {"id": "1"},
+    "broker": {"node_id": 1},
+    "brokers": {},
+    "fault": {"id": "1"},
+    "group": {"group_id": "stable"},
+    "partition": {"topic": "orders", "partition": 0},
+    "topic": {"topic": "orders"},
+    "transaction": {"transactional_id": "payments"},
 }
-"""Arguments of the methods that require some."""
+"""The key of a handle of each kind, by its name in events."""
 
-_ORDERS = {"topic": "orders"}
-
-KEYWORDS: dict[str, dict[str, Any]] = {
-    "allow": _ORDERS,
-    "deny": _ORDERS,
-    "fail": {"error": "NOT_COORDINATOR"},
-    "remove_acl": _ORDERS,
-    "set_broker": {"round_trip_s": 1.0},
-    "wait_for_commit": {"at_least": 6},
-    "wait_for_generation": {"above": 100},
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "acls.allow": _ACL,
+    "acls.deny": _ACL,
+    "acls.remove": {**_ACL, "permission": "allow"},
+    "advance": {"seconds": 1},
+    "broker.set_network": {"round_trip_s": 1.0},
+    "broker.start": {"node_id": 2},
+    "broker.upgrade": {"as_version": "2.8"},
+    "brokers.add": {"like": {"as_version": "2.8"}},
+    "expect": {"condition": _STABLE},
+    "group.choose_assignment": {"assignment": {"app": ["orders-0"]}},
+    "group.choose_leader": {"member": "app"},
+    "group.committed": {"partition": "orders-1", "at_least": 6},
+    "group.delay_sync": {"member": "app", "seconds": 1},
+    "group.evict": {"member": "app"},
+    "group.expire": {"member": "app"},
+    "group.fence_epoch": {"member": "app"},
+    "group.fence_instance": {"instance_id": "instance"},
+    "group.hold": {"state": "PreparingRebalance"},
+    "group.member": {"member": "app"},
+    "group.move_coordinator": {"to": 2},
+    "group.release_sync": {"member": "app"},
+    "group.seed": {"group_id": "new"},
+    "group.set_offsets": {"offsets": {"orders-0": 1}, "force": True},
+    "group.state": {"state": "Dead"},
+    "holds": {"condition": _STABLE},
+    "inject_fault": {"api": "Heartbeat", "error": "NOT_COORDINATOR"},
+    "partition.has": {"at_least": 2},
+    "partition.move_leader": {"topic": "__consumer_offsets", "partition": 1, "to": 2},
+    "partition.seed_hanging_transaction": {"partition": 2},
+    "seed_groups": {"groups": []},
+    "topic.create": {"topic": "more"},
+    "topic.create_partitions": {"total": 7},
+    "topic.has": {"at_least": 2},
+    "topic.produce": {"values": ["a"]},
+    "transaction.hold": {"state": "PrepareCommit"},
+    "transaction.move_coordinator": {"to": 2},
+    "transaction.seed": {"transactional_id": "new"},
+    "transaction.state": {"state": "Dead"},
 }
+"""Arguments of the definitions that require some, by the name of the definition; with other keys than those above."""
+
+
+def event_of(definition: Definition) -> dict[str, Any]:
+    """Return the key and the arguments of a command, a view or a condition, by name, as plain data."""
+    return {**KEYS[definition.thing], **ARGUMENTS.get(definition.name, {})}
+
+
+def call_of(definition: Definition) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the key of the handle and the arguments of a command, a view or a condition, by name."""
+    given = event_of(definition)
+    return {name: given.pop(name) for name in definition.keys}, given
 
 
 def new_cluster() -> FakeCluster:
@@ -95,6 +84,6 @@ def new_cluster() -> FakeCluster:
     acls = [AclRule(principal="alice", operation="READ", topic="orders")]
     cluster = FakeCluster(topics={"orders": 6}, clock="manual", acls=acls)
     member = MemberSeed(client_id="app", instance_id="instance")
-    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
-    cluster.seed_transaction("payments", records={"orders-0": 1})
+    cluster.group("stable").seed([member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
+    cluster.transaction("payments").seed(records={"orders-0": 1})
     return cluster

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.handles.cluster import ClusterHandle
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.transaction import EMPTY, MAX_EPOCH, PREPARED, Transaction, TransactionValue
@@ -123,8 +124,8 @@ class Transactions(RuleBasedStateMachine):
         }
         self.harness = ClusterHarness({"news": PARTITIONS}, 3, config, release)
         self.cluster = self.harness.cluster
-        self.commands = ClusterCommands(
-            self.cluster, ClusterHarnessEnvironment(self.harness), new_cluster=lambda: self.cluster
+        self.commands = ClusterHandle(
+            Local(self.cluster, ClusterHarnessEnvironment(self.harness), new_cluster=lambda: self.cluster)
         )
         self.has_kip_890 = release != "3.9"
         # Since 4.3, Kafka gives up a marker for a partition without a leader (KAFKA-20734): the transaction ends, but
@@ -145,8 +146,8 @@ class Transactions(RuleBasedStateMachine):
             last_update_ms=int(START_MS),
         )
         assert self.cluster.transactions.store(NEAR_THE_END, value) is NONE
-        self.commands.move_transaction_coordinator(NEAR_THE_END, to=1)
-        self.commands.move_transaction_coordinator(NEAR_THE_END, to=2)
+        self.commands.transaction(NEAR_THE_END).move_coordinator(to=1)
+        self.commands.transaction(NEAR_THE_END).move_coordinator(to=2)
         for number, name in enumerate(IDS):
             self.new_producer(name, raises_epoch=number > 0)
 
@@ -388,20 +389,22 @@ class Transactions(RuleBasedStateMachine):
             case "move the coordinator":
                 to = data.draw(st.sampled_from([*up, None]))
                 load_ms = 0 if to is None else data.draw(st.sampled_from([0, 500]))
-                self.commands.move_transaction_coordinator(transactional_id, to=to, load_ms=load_ms)
+                self.commands.transaction(transactional_id).move_coordinator(to=to, load_ms=load_ms)
             case "move a leader":
                 self.set_leader(index, data.draw(st.sampled_from(up if self.needs_leaders else [NO_LEADER, *up])))
             case "stop a broker" if len(up) > 2:
                 elects = self.needs_leaders or data.draw(st.booleans())
-                self.commands.stop_broker(data.draw(st.sampled_from(up)), elect=elects)
+                self.commands.broker(data.draw(st.sampled_from(up))).stop(elect=elects)
             case "hold a record":
-                self.commands.hold(transactional_id, data.draw(st.sampled_from(STATES)))
+                self.commands.transaction(transactional_id).hold(data.draw(st.sampled_from(STATES)))
             case "hold markers":
-                self.commands.hold_markers(transactional_id, data.draw(st.sampled_from([None, f"news-{index}"])))
+                self.commands.transaction(transactional_id).hold_markers(
+                    data.draw(st.sampled_from([None, f"news-{index}"]))
+                )
             case "abort" | "fence":
-                command = self.commands.abort_transaction if kind == "abort" else self.commands.fence_producer
+                transaction = self.commands.transaction(transactional_id)
                 with suppress(ConfigError):
-                    command(transactional_id)
+                    transaction.abort() if kind == "abort" else transaction.fence_producer()
 
     def set_leader(self, index: int, node_id: int) -> None:
         controller = self.cluster.controller
@@ -412,19 +415,19 @@ class Transactions(RuleBasedStateMachine):
         """End all holds, start all brokers, and elect leaders."""
         for transactional_id, states in list(self.cluster.transactions.holds.items()):
             for state in list(states):
-                self.commands.release(transactional_id, state.value)
+                self.commands.transaction(transactional_id).release(state.value)
         for name, place in list(self.cluster.transactions.held_markers):
-            self.commands.release_markers(name, None if place is None else f"{place[0]}-{place[1]}")
+            self.commands.transaction(name).release_markers(None if place is None else f"{place[0]}-{place[1]}")
         for node_id, broker in self.cluster.brokers.items():
             if not broker.up:
-                self.commands.start_broker(node_id)
+                self.commands.broker(node_id).start()
         for index in range(PARTITIONS):
             if self.partition(index).leader_id == NO_LEADER:
                 self.set_leader(index, 2)
         for transactional_id in IDS:
             if self.cluster.transaction_coordinator_of(transactional_id) is None:
-                self.commands.move_transaction_coordinator(transactional_id, to=1)
-        self.commands.finish_loading()
+                self.commands.transaction(transactional_id).move_coordinator(to=1)
+        self.commands.brokers.finish_loading()
 
     # Invariants
 

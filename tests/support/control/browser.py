@@ -9,9 +9,10 @@ from typing import Literal, Self
 import confluent_kafka
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from fakebroker import FakeCluster
+from fakebroker import FakeCluster, predicate
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.views import find_group
+from fakebroker.server.fake_cluster import internals
 from tests.support import programs
 
 TIMEOUT_MS = 20_000
@@ -212,8 +213,12 @@ def rebalance_waiting_for_slow(
         wait_until_stable(cluster, group_id, quick + 1)
         slow.stall()
         with StallableConsumer(cluster, group_id, "new", topic):
-            cluster.wait_for_state(group_id, "PreparingRebalance", members=quick + 2)
-            cluster.wait_until("all members but slow rejoin", lambda inside: joined(inside, group_id) == quick + 1)
+            cluster.wait(cluster.group(group_id).state("PreparingRebalance", members=quick + 2))
+            cluster.wait(
+                predicate(
+                    "all members but slow rejoin", lambda: joined(internals(cluster).cluster, group_id) == quick + 1
+                )
+            )
             yield slow
 
 
@@ -225,4 +230,4 @@ def joined(cluster: Cluster, group_id: str) -> int:
 
 def wait_until_stable(cluster: FakeCluster, group_id: str, members: int) -> None:
     """Wait until a group is stable with this number of members."""
-    cluster.wait_for_state(group_id, "Stable", members=members, timeout_s=TIMEOUT_MS / 1000)
+    cluster.wait(cluster.group(group_id).stable(members=members), timeout_s=TIMEOUT_MS / 1000)

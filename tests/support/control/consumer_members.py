@@ -51,7 +51,7 @@ class ConsumerMember:
 @contextmanager
 def reconciling(cluster: FakeCluster, group_id: str = "g") -> Iterator[tuple[ConsumerMember, ConsumerMember]]:
     """Yield members with the client ids a and b. The group waits for a to give up half of its partitions."""
-    broker = cluster.coordinator_of(group_id)
+    broker = cluster.group(group_id).coordinator()
     with WireClient(broker, "a") as one, WireClient(broker, "b") as other:
         a, b = ConsumerMember(one, group_id, A), ConsumerMember(other, group_id, B)
         a.beat()

@@ -182,6 +182,7 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "since_ms": NOW_MS - 1000 * number,
         "until_ms": None,
         "rebalances": number + 1,
+        "lag": 4_000 + number,
         "why": f"SyncGroup of the leader consumer-{number}",
         **changes,
     }

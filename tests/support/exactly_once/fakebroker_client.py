@@ -6,7 +6,7 @@ It has one blocking connection to each broker. Its time is virtual: back-offs pa
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fakebroker.client.coordinators import coordinators_in, find_coordinators
+from fakebroker.client.coordinators import find_coordinators
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.producer.effects import Coordinator, Destination, Discover, Effect, Leader, Ready, Send
 from fakebroker.client.producer.producer import KIP_890, Producer, ProducerSettings
@@ -185,7 +185,7 @@ class FakebrokerApplication:
                 response = self._ask(address, request)
                 if response is None:
                     continue
-                (found,) = coordinators_in(request, response)
+                (found,) = response.coordinators
                 if not found.error_code:
                     self._places[destination] = _Address(found.host, found.port)
                 return ErrorCode(found.error_code)

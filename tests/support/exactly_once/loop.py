@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from random import Random
 
-from fakebroker import FakeCluster
+from fakebroker import FakeCluster, predicate
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.topics import NO_LEADER, Partition
 from fakebroker.protocol.releases import Release
+from fakebroker.server.fake_cluster import internals
 from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, TRANSACTIONAL_ID, Application, Client
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S
 
@@ -79,14 +80,14 @@ class Failures:
             action()
 
         if boundary == "before":
-            self._cluster.fail(api, before=run, nth=1)
+            self._cluster.inject_fault(api, before=run, nth=1, may_miss=True)
         else:
-            self._cluster.fail(api, then=run, nth=1)
+            self._cluster.inject_fault(api, then=run, nth=1, may_miss=True)
 
     def _drop_connection(self) -> None:
         api, handles = self._random.choice(_APIS), self._random.random() < 0.5
         self.plan.append(f"{api}: connection closed, handles={handles}")
-        self._cluster.fail(api, drop=True, handles=handles, times=1)
+        self._cluster.inject_fault(api, drop=True, handles=handles, times=1, may_miss=True)
 
     def _move_transaction_coordinator(self) -> None:
         api, is_slow = self._random.choice(_COORDINATOR_APIS), self._random.random() < 0.3
@@ -108,7 +109,7 @@ class Failures:
                 if node_ids:
                     self._stop(node_ids[0], elect=self._must_elect)
             else:
-                self._held_markers.enter_context(self._cluster.hold_markers(TRANSACTIONAL_ID))
+                self._held_markers.enter_context(self._cluster.transaction(TRANSACTIONAL_ID).hold_markers())
                 self._after_some_requests(self._held_markers.close)
 
         def then(call: Call) -> None:
@@ -117,12 +118,12 @@ class Failures:
             else:
                 self._move_transactions(is_slow=False)
 
-        self._cluster.fail("EndTxn", before=before, then=then, nth=1)
+        self._cluster.inject_fault("EndTxn", before=before, then=then, nth=1, may_miss=True)
 
     @property
     def _must_elect(self) -> bool:
         """Whether markers for partitions without a leader are lost, as in Kafka 4.3: no application survives that."""
-        return self._cluster.cluster.brokers[1].release >= Release(4, 3)
+        return internals(self._cluster).cluster.brokers[1].release >= Release(4, 3)
 
     def _stop_broker(self) -> None:
         api, elects, node_id = self._random.choice(_APIS), self._random.random() < 0.5, self._random.choice([1, 2, 3])
@@ -137,7 +138,8 @@ class Failures:
             found = self._transaction()
             if found is not None and found.pending_state is None and found.state == "Ongoing":
                 self.seen["aborted by the cluster"] += 1
-                (self._cluster.abort_transaction if aborts else self._cluster.fence_producer)(TRANSACTIONAL_ID)
+                transaction = self._cluster.transaction(TRANSACTIONAL_ID)
+                (transaction.abort if aborts else transaction.fence_producer)()
 
         self._at(api, "transaction aborted" if aborts else "producer fenced", abort_or_fence)
 
@@ -145,23 +147,25 @@ class Failures:
         of_groups, times = self._random.random() < 0.5, self._random.randint(1, 3)
         self.plan.append(f"{times} appends of {'groups' if of_groups else 'transactions'} fail")
         if of_groups:
-            self._cluster.fail_append(GROUP_ID, times=times)
+            self._cluster.group(GROUP_ID).fail_append(times=times)
         else:
-            self._cluster.fail_transaction_append(TRANSACTIONAL_ID, times=times)
+            self._cluster.transaction(TRANSACTIONAL_ID).fail_append(times=times)
 
     def _stop(self, node_id: int, *, elect: bool) -> None:
         """Stop a broker, unless another one is down; it starts again after some requests."""
         if not all(broker.up for broker in self._cluster.brokers):
             return
         self.seen["stopped brokers"] += 1
-        self._cluster.stop_broker(node_id, elect=elect)
+        self._cluster.broker(node_id).stop(elect=elect)
         self._after_some_requests(self._start_brokers)
 
     def _move_transactions(self, is_slow: bool) -> None:
-        self._move("transactions", self._cluster.cluster.transactions_partition_of(TRANSACTIONAL_ID), is_slow)
+        self._move(
+            "transactions", internals(self._cluster).cluster.transactions_partition_of(TRANSACTIONAL_ID), is_slow
+        )
 
     def _move_groups(self, is_slow: bool) -> None:
-        self._move("groups", self._cluster.cluster.offsets_partition_of(GROUP_ID), is_slow)
+        self._move("groups", internals(self._cluster).cluster.offsets_partition_of(GROUP_ID), is_slow)
 
     def _move(self, what: str, partition: Partition, is_slow: bool) -> None:
         """Move a coordinator to another broker that is up; if it is slow, it loads until some requests were sent.
@@ -178,34 +182,34 @@ class Failures:
         self.seen[f"{what} moved in {found.state if found else 'Dead'}"] += 1
         to, load_ms = self._random.choice(others), None if is_slow else 0.0
         if what == "groups":
-            self._cluster.move_coordinator(GROUP_ID, to, load_ms=load_ms)
+            self._cluster.group(GROUP_ID).move_coordinator(to, load_ms=load_ms)
         else:
             zombie = self._random.random() < 0.3
             self.seen["zombies of coordinators"] += zombie
-            self._cluster.move_transaction_coordinator(TRANSACTIONAL_ID, to, load_ms=load_ms, zombie=zombie)
+            self._cluster.transaction(TRANSACTIONAL_ID).move_coordinator(to, load_ms=load_ms, zombie=zombie)
             if zombie:
-                self._after_some_requests(self._cluster.stop_zombies)
+                self._after_some_requests(self._cluster.brokers.stop_zombies)
         if is_slow:
-            self._after_some_requests(self._cluster.finish_loading)
+            self._after_some_requests(self._cluster.brokers.finish_loading)
 
     def _transaction(self) -> TransactionView | None:
         """Return the transactional id; None without a coordinator."""
         return next(iter(self._cluster.transactions()), None)
 
     def _after_some_requests(self, action: Callable[[], None]) -> None:
-        self._cluster.fail(None, before=lambda call: action(), nth=self._random.randint(3, 8))
+        self._cluster.inject_fault(None, before=lambda call: action(), nth=self._random.randint(3, 8))
 
     def _start_brokers(self) -> None:
         for broker in self._cluster.brokers:
             if not broker.up:
-                self._cluster.start_broker(broker.node_id)
+                self._cluster.broker(broker.node_id).start()
 
     def heal(self) -> None:
         """End all failures."""
         self._cluster.clear_faults()
         self._start_brokers()
-        self._cluster.finish_loading()
-        self._cluster.stop_zombies()
+        self._cluster.brokers.finish_loading()
+        self._cluster.brokers.stop_zombies()
         self._held_markers.close()
 
     def has_ended(self) -> bool:
@@ -215,7 +219,7 @@ class Failures:
 
     def output(self) -> list[Partition]:
         """Return the partitions of the output."""
-        topic = self._cluster.cluster.topics.get(OUTPUT)
+        topic = internals(self._cluster).cluster.topics.get(OUTPUT)
         assert topic is not None
         return list(topic.partitions)
 
@@ -238,9 +242,9 @@ class Loop:
         self.seen = self.failures.seen
         self._instances = 0
         self.input = [b"%d" % number for number in range(RECORDS)]
-        cluster.create_topic(INPUT)
-        cluster.create_topic(OUTPUT, OUTPUTS)
-        cluster.produce(INPUT, self.input)
+        cluster.topic(INPUT).create()
+        cluster.topic(OUTPUT).create(OUTPUTS)
+        cluster.topic(INPUT).produce(self.input)
 
     def run(self) -> None:
         """Process the input."""
@@ -263,7 +267,7 @@ class Loop:
             self.failures.heal()
             if application is not None:
                 application.crash()
-        self._cluster.wait_until("the end of all transactions", lambda _: self.failures.has_ended())
+        self._cluster.wait(predicate("the end of all transactions", lambda: self.failures.has_ended()))
 
     def _note(self, text: str) -> None:
         self.failures.plan.append(text)
@@ -302,7 +306,7 @@ class Loop:
         if what == "lost answer":
             handles = random.random() < 0.5
             self._note(f"no answer to EndTxn, handles={handles}, and crash")
-            with self._cluster.fail("EndTxn", silent=True, handles=handles, times=1):
+            with self._cluster.inject_fault("EndTxn", silent=True, handles=handles, times=1, may_miss=True):
                 self._expect_error(self.steps(application, offset, count, True, LOST_ANSWER_S))
             application.crash()
             self.seen["lost answers"] += 1

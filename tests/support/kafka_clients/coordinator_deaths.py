@@ -38,21 +38,21 @@ class CoordinatorDeath:
 
     def stop_after(self, api: str, state: str | None = None, **filters: Any) -> None:
         """Stop the coordinator after it has handled a request of an API, if the group is in the given state then."""
-        self.cluster.fail(api, **filters, then=lambda call: self._stop_in(state, call))
+        self.cluster.inject_fault(api, **filters, then=lambda call: self._stop_in(state, call))
 
     def stop_before(self, api: str, holds: Callable[[], bool] = lambda: True) -> None:
         """Stop the coordinator before it handles a request of an API, if a condition holds."""
-        self.cluster.fail(api, before=lambda call: self._stop(call) if holds() else None)
+        self.cluster.inject_fault(api, before=lambda call: self._stop(call) if holds() else None)
 
     def _stop_in(self, state: str | None, call: Call) -> None:
-        if state in (None, self.cluster.group(GROUP).state):
+        if state in (None, self.cluster.group(GROUP).describe().state):
             self._stop(call)
 
     def _stop(self, call: Call) -> None:
         self.cluster.clear_faults()
         self.node_id = call.node_id
-        self.cluster.stop_broker(self.node_id)
-        self.loaded = self.cluster.group(GROUP)
+        self.cluster.broker(self.node_id).stop()
+        self.loaded = self.cluster.group(GROUP).describe()
 
 
 def newcomer_has_joined(death: CoordinatorDeath) -> None:
@@ -62,8 +62,10 @@ def newcomer_has_joined(death: CoordinatorDeath) -> None:
 
 def one_member_knows(death: CoordinatorDeath) -> None:
     """One heartbeat has been answered with REBALANCE_IN_PROGRESS, and the member sends JoinGroup."""
-    earlier = death.cluster.count("Heartbeat", error="REBALANCE_IN_PROGRESS")
-    death.stop_before("JoinGroup", lambda: death.cluster.count("Heartbeat", error="REBALANCE_IN_PROGRESS") > earlier)
+    earlier = death.cluster.journal.count("Heartbeat", error="REBALANCE_IN_PROGRESS")
+    death.stop_before(
+        "JoinGroup", lambda: death.cluster.journal.count("Heartbeat", error="REBALANCE_IN_PROGRESS") > earlier
+    )
 
 
 def one_has_rejoined(death: CoordinatorDeath) -> None:
@@ -80,7 +82,7 @@ def generation_is_written(death: CoordinatorDeath) -> None:
 def one_join_is_answered(death: CoordinatorDeath) -> None:
     """All members have joined, and only the newcomer's JoinGroup has been answered, which sends SyncGroup."""
     for client_id in ("first", "second"):
-        death.cluster.fail("JoinGroup", client_id=client_id, delay_s=_LONG_S)
+        death.cluster.inject_fault("JoinGroup", client_id=client_id, delay_s=_LONG_S)
     death.stop_before("SyncGroup")
 
 

@@ -50,7 +50,7 @@ def poll_records(cluster: FakeCluster, count: int, *consumers: Poller) -> list[R
 
 def partitions_per_member(cluster: FakeCluster, group_id: str) -> list[int] | None:
     """Return the number of partitions of each member, sorted; None if the group is not stable, or members overlap."""
-    group = cluster.group(group_id)
+    group = cluster.group(group_id).describe()
     if group.state != "Stable":
         return None
     assignments = [member.assigned_partitions or () for member in group.members]
@@ -60,7 +60,7 @@ def partitions_per_member(cluster: FakeCluster, group_id: str) -> list[int] | No
 
 def committed_total(cluster: FakeCluster, group_id: str) -> int:
     """Return the sum of a group's committed offsets: the number of processed records, for logs that begin at 0."""
-    return sum(offset.offset for offset in cluster.offsets(group_id).values())
+    return sum(offset.offset for offset in cluster.group(group_id).offsets().values())
 
 
 def numbered(numbers: Iterable[int]) -> list[Record]:

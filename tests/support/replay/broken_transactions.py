@@ -157,15 +157,15 @@ BUGS: dict[str, tuple[str, Bug]] = {
 """Bugs by what they do, with the promise that they break."""
 
 _EVENTS: tuple[dict[str, Any], ...] = (
-    {"do": "stop_broker"},
-    {"do": "restart_broker"},
-    {"do": "restart_broker", "load_ms": 700},
-    {"do": "fail", "api": "EndTxn", "drop": True, "times": 2},
-    {"do": "fail", "api": "InitProducerId", "drop": True, "times": 2},
-    {"do": "fail", "api": "TxnOffsetCommit", "drop": True, "times": 2},
-    {"do": "fail", "api": "Produce", "delay_s": 3, "times": 2},
-    {"do": "fail", "api": "EndTxn", "error": "NOT_COORDINATOR", "times": 2},
-    {"do": "elect_preferred"},
+    {"do": "broker.stop"},
+    {"do": "broker.restart"},
+    {"do": "broker.restart", "load_ms": 700},
+    {"do": "inject_fault", "api": "EndTxn", "drop": True, "times": 2},
+    {"do": "inject_fault", "api": "InitProducerId", "drop": True, "times": 2},
+    {"do": "inject_fault", "api": "TxnOffsetCommit", "drop": True, "times": 2},
+    {"do": "inject_fault", "api": "Produce", "delay_s": 3, "times": 2},
+    {"do": "inject_fault", "api": "EndTxn", "error": "NOT_COORDINATOR", "times": 2},
+    {"do": "brokers.elect_preferred"},
 )
 
 
@@ -211,8 +211,8 @@ def random_transactions(seed: int) -> tuple[list[Script], list[Event]]:
         if "broker" in event["do"]:
             event["node_id"] = random.randint(1, 3)
         events.append(event)
-        if event["do"] == "stop_broker":
-            events.append({"at_s": at_s + 4, "do": "start_broker", "node_id": event["node_id"]})
+        if event["do"] == "broker.stop":
+            events.append({"at_s": at_s + 4, "do": "broker.start", "node_id": event["node_id"]})
     release = random.choice((None, None, "3.9", "2.8"))
     return _played(transactional_members(seed, *acts), seed, events, release)
 

@@ -38,7 +38,7 @@ def processes_at_the_first_heartbeat(cluster: FakeCluster) -> Iterator[dict[str,
     found: dict[str, bytes] = {}
 
     def look() -> None:
-        cluster.wait_for_request("Heartbeat", timeout_s=60)
+        cluster.wait(cluster.requested("Heartbeat"), timeout_s=60)
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # the process may have ended
                 if path.stat().st_uid == os.getuid():

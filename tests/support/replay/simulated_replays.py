@@ -37,10 +37,10 @@ def two_broker_settings(duration_s: float = 30.0, **changes: Any) -> SimulationS
 
 
 def play_in_memory(
-    scripts: Sequence[Script], settings: SimulationSettings, *, is_fast: bool = True
+    scripts: Sequence[Script], settings: SimulationSettings, *, is_fast: bool = True, partition: int = 0
 ) -> tuple[Simulation, list[Row]]:
-    """Simulate offsets partition 0; return the simulation and its events, in the order in which they were sent."""
-    simulation = Simulation(scripts, 0, settings, is_fast=is_fast)
+    """Simulate an offsets partition; return the simulation and its events, in the order in which they were sent."""
+    simulation = Simulation(scripts, partition, settings, is_fast=is_fast)
     rows = [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
     return simulation, sorted(rows, key=_order)
 

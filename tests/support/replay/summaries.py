@@ -72,10 +72,10 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         },
         "spark": {"version": "4.0.0", "master": "local[2]", "tasks": 2},
         "timeline": [
-            {"at_s": 20.0, "do": "stop_broker", "node_id": 1, "done": True, "why": None},
+            {"at_s": 20.0, "do": "broker.stop", "node_id": 1, "done": True, "why": None},
             {
                 "at_s": 35.0,
-                "do": "start_broker",
+                "do": "broker.start",
                 "node_id": 7,
                 "done": False,
                 "why": "node_id=7: expected one of 1, 2, 3",

@@ -77,11 +77,11 @@ at_s = 5
 for_s = 20
 [[event]]
 at_s = 30
-do = "stop_broker"
+do = "broker.stop"
 node_id = 1
 [[event]]
 at_s = 40
-do = "start_broker"
+do = "broker.start"
 node_id = 1
 load_ms = 5
 [[event]]
@@ -474,9 +474,9 @@ INVALID: dict[str, dict[str, str]] = {
         ),
     },
     "event": {
-        f'{MINIMAL}[[event]]\ndo = "rolling_restart"': "event[0].at_s is missing: expected a number >= 0 and < 100",
+        f'{MINIMAL}[[event]]\ndo = "clear_faults"': "event[0].at_s is missing: expected a number >= 0 and < 100",
         f'{MINIMAL}[[event]]\nat_s = 100\ndo = "reset"': "event[0].at_s=100: expected a number >= 0 and < 100",
-        f'{MINIMAL}[[event]]\nat_s = 1\ndo = "stop_broker"': "event[0].node_id is missing: expected an integer",
+        f'{MINIMAL}[[event]]\nat_s = 1\ndo = "broker.stop"': "event[0].node_id is missing: expected an integer",
         f"event = [5]\n{MINIMAL}": "event[0]=5: expected a table",
     },
     "pacing": {

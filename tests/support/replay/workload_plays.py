@@ -1,5 +1,6 @@
 """Plays workloads in memory and in this process. Spark only generates the scripts of the members."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -58,7 +59,7 @@ class WorkloadPlayer:
     def play(self, workload: Workload) -> Play:
         """Play a workload in memory, as `fakebroker replay --transport memory --seed 1`."""
         scripts, run = self._scripts_of(workload), _run(workload)
-        settings = simulation_settings(plan_for(run, ("", 0)))
+        settings = simulation_settings(plan_for(run, ("", 0), _groups_by_partition(workload, scripts)))
         events: list[Row] = []
         outcomes: dict[int, Outcome] = {}
         partitions = workload.offsets_partitions
@@ -81,6 +82,14 @@ class WorkloadPlayer:
             self._scripts[key],
             key=lambda script: (partition_for(script.group, partitions), script.group, script.member),
         )
+
+
+def _groups_by_partition(workload: Workload, scripts: Sequence[Script]) -> dict[str, list[int]]:
+    """Count the groups, as `count_groups_by_partition` does with Spark."""
+    counts = {population.name: [0] * workload.offsets_partitions for population in workload.groups}
+    for population, group in {(script.population, script.group) for script in scripts}:
+        counts[population][partition_for(group, workload.offsets_partitions)] += 1
+    return counts
 
 
 def _run(workload: Workload) -> PreparedReplay:

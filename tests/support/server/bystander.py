@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fakebroker import ErrorCode, FakeCluster
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.server.fake_cluster import internals
 from tests.support.group_requests import commit_request
 from tests.support.groups_over_tcp import heartbeat, join_and_sync
 from tests.support.wire_client import WireClient, until
@@ -32,9 +33,9 @@ class Bystander:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.answers, self.worst_cpu_s = 0, 0.0
-        self._wire = WireClient(cluster.coordinator_of(GROUP), "bystander")
+        self._wire = WireClient(cluster.group(GROUP).coordinator(), "bystander")
         self._member_id = join_and_sync(self._wire, GROUP, session_timeout_ms=300_000)
-        self._clock = time.pthread_getcpuclockid(cluster.call(threading.get_ident))
+        self._clock = time.pthread_getcpuclockid(internals(cluster).run(threading.get_ident))
 
     def check(self) -> None:
         """Send a heartbeat and a commit, which must be answered without error."""
@@ -85,7 +86,7 @@ def unharmed(
         grown = f"{memory_bytes:,} bytes before, {now_bytes:,} now, {peak_bytes:,} at the peak"
         assert peak_bytes - memory_bytes <= max_peak_bytes, grown
         assert now_bytes - memory_bytes <= max_growth_bytes, grown
-        assert cluster.offsets(GROUP)["orders", 0].offset == bystander.answers - 1
+        assert cluster.group(GROUP).offsets()["orders", 0].offset == bystander.answers - 1
     finally:
         bystander.close()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.events import perform
+from fakebroker.cluster.handles.cluster import LocalCluster
+from fakebroker.cluster.handles.definition import perform
+from fakebroker.cluster.handles.local import Local
 from fakebroker.cluster.inspect.views import BrokerView, view_group
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.conform.members import Members
@@ -21,7 +22,7 @@ from fakebroker.proposals.consumer_rewrite.rewrite_broker import coordinator_at
 from fakebroker.proposals.consumer_rewrite.states import CoordinatorState
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster, internals
 from fakebroker.topic_partition import TopicPartition
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response as response_of
 from tests.support.wire_client import WireClient, until
@@ -100,7 +101,7 @@ class CoreTarget(_AnswersAtOnce):
         )
         self._cluster = self._harness.cluster
         environment = ClusterHarnessEnvironment(self._harness)
-        self._commands = ClusterCommands(self._cluster, environment, new_cluster=lambda: self._cluster)
+        self._commands = LocalCluster(Local(self._cluster, environment, new_cluster=lambda: self._cluster))
 
     def brokers(self) -> Sequence[BrokerView]:
         return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
@@ -151,12 +152,12 @@ class TcpRequest:
     def __init__(
         self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
     ) -> None:
-        journal = cluster.cluster.journal
+        journal = internals(cluster).cluster.journal
         before = journal.added
         self._wire = WireClient(broker, client_id)
         self._wire.send(request, version)
         until(lambda: journal.added > before, cluster)
-        self._call = cluster.requests()[-1]
+        self._call = cluster.journal.requests()[-1]
 
     @property
     def is_answered(self) -> bool:
@@ -195,18 +196,20 @@ class TcpTarget(_AnswersAtOnce):
         return self._cluster.brokers
 
     async def coordinator_of(self, group_id: str) -> int:
-        broker = self._cluster.cluster.coordinator_of(group_id)
+        broker = internals(self._cluster).cluster.coordinator_of(group_id)
         return broker.node_id if broker else NO_LEADER
 
     async def transaction_coordinator_of(self, transactional_id: str) -> int:
-        broker = self._cluster.call(lambda: self._cluster.cluster.transaction_coordinator_of(transactional_id))
+        broker = internals(self._cluster).run(
+            lambda: internals(self._cluster).cluster.transaction_coordinator_of(transactional_id)
+        )
         return broker.node_id if broker else NO_LEADER
 
     async def leader_of(self, place: TopicPartition) -> int:
-        return _leader_of(self._cluster.cluster, place)
+        return _leader_of(internals(self._cluster).cluster, place)
 
     async def topic_ids(self) -> dict[str, bytes]:
-        return self._cluster.call(lambda: _topic_ids(self._cluster.cluster))
+        return internals(self._cluster).run(lambda: _topic_ids(internals(self._cluster).cluster))
 
     async def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:
         broker = next(each for each in self.brokers() if each.node_id == node_id)
@@ -214,20 +217,20 @@ class TcpTarget(_AnswersAtOnce):
         return self._exchanges[-1]
 
     async def advance(self, by_ms: int) -> None:
-        assert isinstance(self._cluster.clock, ManualClock)
-        self._cluster.clock.advance(by_ms / 1000)
+        assert isinstance(internals(self._cluster).server.clock, ManualClock)
+        internals(self._cluster).server.clock.advance(by_ms / 1000)
 
     async def perform(self, event: Mapping[str, Any]) -> None:
         perform(self._cluster, event)
 
     async def generation_of(self, group_id: str) -> int:
-        return self._cluster.group(group_id).generation_id
+        return self._cluster.group(group_id).describe().generation_id
 
     async def group_text(self, members: Members, group_id: str, expected: str) -> str:
-        return group_text(members, self._cluster.group(group_id))
+        return group_text(members, self._cluster.group(group_id).describe())
 
     async def rewrite_group_text(self, members: Members, group_id: str) -> str:
-        found = self._cluster.call(lambda: _rewrite_group(self._cluster.cluster, group_id))
+        found = internals(self._cluster).run(lambda: _rewrite_group(internals(self._cluster).cluster, group_id))
         return rewrite_group_text(members, *found)
 
     def close(self) -> None:

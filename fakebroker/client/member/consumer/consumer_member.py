@@ -228,19 +228,11 @@ class ConsumerMember(GroupMember):
         self._heartbeat(now_ms, now_ms)
         if not self.is_in_generation:
             return
-        self._fetch_offsets(now_ms)
-        if self._reconciliation is not None:
-            self._continue(self._reconciliation, now_ms)
-        elif self.settings.commit_interval_ms:  # the outcome of the last commit is unknown
-            self._commit_on_timer(now_ms, now_ms)
-
-    def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        if not self.is_discovering:
-            return
-        if error.retriable:
-            self._back_off(now_ms)
+        if self._reconciliation is None:
+            self._continue_generation(now_ms)
         else:
-            self._fail("FindCoordinator", error, None, now_ms)
+            self._fetch_offsets(now_ms)
+            self._continue(self._reconciliation, now_ms)
 
     def metadata(
         self, partition_counts: Mapping[str, int], now_ms: float, *, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS
@@ -457,7 +449,7 @@ class ConsumerMember(GroupMember):
                 self._fence(now_ms)
             case Reaction.FATAL:
                 text = response.error_message if isinstance(response, ConsumerGroupHeartbeatResponse) else None
-                self._fail(type(response).__name__.removesuffix("Response"), error, text, now_ms)
+                self._fail_on_response(type(response).__name__.removesuffix("Response"), error, now_ms, text)
             case _ if isinstance(response, ConsumerGroupHeartbeatResponse):
                 self.effects.append(HeartbeatRejected(error, response.error_message or error.name, now_ms))
                 self._schedule_retry(request, response, now_ms)
@@ -472,20 +464,18 @@ class ConsumerMember(GroupMember):
                 self._timers.set(Timer.HEARTBEAT, now_ms + self._backoff.next_delay_ms())
             case OffsetCommitResponse() if self._reconciliation and request is self._reconciliation.commit:
                 self._reconciliation.commit = None
-                self._back_off(now_ms)
+                self._retry_commit(now_ms, is_awaited=True)
             case OffsetCommitResponse() if self.is_in_generation:
-                self._timers.set(Timer.COMMIT, now_ms + self._backoff.next_delay_ms())
+                self._retry_commit(now_ms, is_awaited=False)
             case OffsetFetchResponse():
                 self._back_off(now_ms)
 
-    def _lose_coordinator(self, now_ms: float) -> None:
-        self.has_coordinator = self._is_heartbeat_due = self._is_reporting = False
-        self._in_flight.clear()
+    def _coordinator_lost(self) -> None:
+        self._is_heartbeat_due = self._is_reporting = False
         self._fields.forget()
         if self._reconciliation is not None:
             self._reconciliation.commit = None
         self._timers.cancel(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
-        self._back_off(now_ms)
 
     def _abandon(self, now_ms: float) -> None:
         """Lose all partitions."""
@@ -507,7 +497,7 @@ class ConsumerMember(GroupMember):
         else:
             self._heartbeat(now_ms, now_ms)
 
-    def _fail(self, api: str, error: ErrorCode, text: str | None, now_ms: float) -> None:
+    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float, text: str | None = None) -> None:
         message = f"{api} for group {self.settings.group_id!r} failed with {error.name}"
         details = [each for each in (text, UNSUPPORTED if error is ErrorCode.UNSUPPORTED_VERSION else None) if each]
         fatal = Fatal(error, ": ".join((message, *details)), now_ms, self.identity)

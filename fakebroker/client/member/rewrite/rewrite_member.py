@@ -55,6 +55,7 @@ class RewriteMember(GroupMember):
 
     settings: RewriteSettings
     state: RewriteMemberState
+    _look_up_api = "ConsumerMetadata"
 
     def __init__(self, settings: RewriteSettings) -> None:
         self.settings = settings
@@ -146,17 +147,7 @@ class RewriteMember(GroupMember):
             if self._rejoin_needed:
                 self._stop_consumption(now_ms)
                 return
-            self._fetch_offsets(now_ms)
-            if self.settings.commit_interval_ms:  # the outcome of the last commit is unknown
-                self._commit_on_timer(now_ms, now_ms)
-
-    def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        if self.has_coordinator or self.state not in (_State.DISCOVERING, _State.REDISCOVERING):
-            return
-        if error.retriable:
-            self._back_off(now_ms)
-        else:
-            self._fail("ConsumerMetadata", error, now_ms)
+            self._continue_generation(now_ms)
 
     def metadata(
         self, partition_counts: Mapping[str, int], now_ms: float, *, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS
@@ -222,7 +213,7 @@ class RewriteMember(GroupMember):
             self._enter(_State.DOWN)
             self._reset()
 
-    def _fail(self, api: str, error: ErrorCode, now_ms: float) -> None:
+    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float, text: str | None = None) -> None:
         self._revoke(self.assigned, now_ms, lost=True)
         message = f"{api} for group {self.settings.group_id!r} failed with {error.name}"
         self.effects.append(Fatal(error, message, now_ms, self.identity))
@@ -231,14 +222,11 @@ class RewriteMember(GroupMember):
     def _extend_session(self, now_ms: float) -> None:
         self._timers.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
 
-    def _lose_coordinator(self, now_ms: float) -> None:
-        self.has_coordinator = False
-        self._in_flight.clear()
+    def _coordinator_lost(self) -> None:
         if self.state is _State.DISCOVERING:
             self._timers.cancel_except()
         else:
             self._enter(_State.REDISCOVERING)
-        self._back_off(now_ms)
 
     # Rebalances
 
@@ -321,7 +309,9 @@ class RewriteMember(GroupMember):
             case Reaction.RETRY:
                 self._schedule_retry(response, now_ms)
             case Reaction.FATAL:
-                self._fail(type(response).__name__.removesuffix("Response").removeprefix("Rewrite"), error, now_ms)
+                self._fail_on_response(
+                    type(response).__name__.removesuffix("Response").removeprefix("Rewrite"), error, now_ms
+                )
             case Reaction.FORGET_MEMBER_ID:
                 self._start_over(response, error, now_ms)
             case reaction:
@@ -349,11 +339,9 @@ class RewriteMember(GroupMember):
         match response:
             case HeartbeatResponse() if Timer.HEARTBEAT in self._timers:
                 self._timers.set(Timer.HEARTBEAT, now_ms + self._backoff.next_delay_ms())
-            case OffsetCommitResponse() if self.state is _State.PART_OF_GROUP:
-                self._timers.set(Timer.COMMIT, now_ms + self._backoff.next_delay_ms())
+            case OffsetCommitResponse() if self.state in (_State.PART_OF_GROUP, _State.STOPPED):
+                self._retry_commit(now_ms, is_awaited=self.state is _State.STOPPED)
             case RewriteJoinGroupResponse():
-                self._back_off(now_ms)
-            case OffsetCommitResponse() if self.state is _State.STOPPED:
                 self._back_off(now_ms)
             case OffsetFetchResponse() if self.state is _State.PART_OF_GROUP:
                 self._back_off(now_ms)

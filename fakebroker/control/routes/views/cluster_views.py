@@ -71,7 +71,7 @@ class Overview(TypedDict):
 def overview(served: ServedCluster) -> Steps[Overview]:
     """Return the current state of a cluster."""
     counts = yield from served.index.counts()
-    core, rates = served.cluster.cluster, served.rates()
+    core, rates = served.core, served.rates()
     return {
         "name": served.name,
         "bootstrap_servers": served.cluster.bootstrap_servers,
@@ -91,25 +91,25 @@ def overview(served: ServedCluster) -> Steps[Overview]:
         "members": counts.members.total(),
         "transactions_by_state": dict(count_by_state(core)),
         "waiting_markers": len(core.transactions.waiting),
-        "connections": len(served.cluster.connections),
+        "connections": len(served.server.reactor.connections.values()),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
-        "faults": core.faults.count(served.cluster.clock.now_ms()),
+        "faults": core.faults.count(served.now_ms()),
         "rebalances": served.meter.rebalances.total(),
     }
 
 
 def clock_view(served: ServedCluster) -> ClockView:
     """Return the brokers' clock."""
-    clock = served.cluster.clock
+    clock = served.server.clock
     kind = "manual" if isinstance(clock, ManualClock) else "real" if isinstance(clock, RealClock) else "scaled"
     return {"now_ms": clock.now_ms(), "kind": kind}
 
 
 def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[BrokerRow]:
     """Return all brokers."""
-    core = served.cluster.cluster
-    connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
+    core = served.core
+    connections = Counter(connection.broker.node_id for connection in served.server.reactor.connections.values())
     led: dict[int, list[int]] = {node_id: [] for node_id in core.brokers}
     for partition in core.topics.offsets_topic.partitions:
         led.setdefault(partition.leader_id, []).append(partition.index)

@@ -6,6 +6,7 @@ from math import inf
 from typing import TypedDict
 
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.handles.group import lag_of
 from fakebroker.cluster.inspect.timelines import short_names, with_names, without_zombies
 from fakebroker.cluster.inspect.views import GroupType, member_names
 from fakebroker.control.clusters import ServedCluster
@@ -37,6 +38,8 @@ _MAX_NAMES = 3
 class GroupRow(TypedDict):
     """One group in a list; `coordinator` is a node id, `why` an explanation, `rebalances` a count since the start.
 
+    `lag` is the number of records after the committed offsets.
+
     `type` is null if there is no such group. `generation_id` is the group epoch of a consumer group. `until_ms` is when
     the group stops waiting for requests of its members, by the brokers' clock; null if it does not wait, or without a
     limit. A consumer group waits until the first of the members that it waits for is removed.
@@ -52,12 +55,13 @@ class GroupRow(TypedDict):
     since_ms: float
     until_ms: float | None
     rebalances: int
+    lag: int
     why: str
 
 
 def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> GroupRow:
     """Return the row of an existing group."""
-    core = served.cluster.cluster
+    core = served.core
     moments = without_zombies(core.history.of(group.group_id))
     if isinstance(group, ConsumerGroup):
         generation_id = group.group_epoch
@@ -80,6 +84,7 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
         "since_ms": group.state_since_ms,
         "until_ms": until_ms,
         "rebalances": served.meter.rebalances_of.get(group.group_id, 0),
+        "lag": sum(lag_of(core, group.group_id).values()),
         "why": reason,
     }
 
@@ -91,7 +96,7 @@ def _last_transition(moments: Sequence[Moment]) -> Moment | None:
 
 def dead_row(served: ServedCluster, group_id: str) -> GroupRow:
     """Return the row of a group that does not exist, or has no coordinator."""
-    moments = served.cluster.cluster.history.of(group_id)
+    moments = served.core.history.of(group_id)
     return {
         "group_id": group_id,
         "type": None,
@@ -103,6 +108,7 @@ def dead_row(served: ServedCluster, group_id: str) -> GroupRow:
         "since_ms": moments[-1].at_ms if moments else 0.0,
         "until_ms": None,
         "rebalances": 0,
+        "lag": 0,
         "why": moments[-1].cause if moments else "",
     }
 
@@ -224,7 +230,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 def row_of(served: ServedCluster, group_id: str) -> GroupRow:
     """Return the row of a group by its id."""
-    broker, group = served.cluster.cluster.coordinator_of(group_id), find_any_group(served.cluster.cluster, group_id)
+    broker, group = served.core.coordinator_of(group_id), find_any_group(served.core, group_id)
     if broker is None or group is None:
         return dead_row(served, group_id)
     return group_row(served, group, broker.node_id)
@@ -245,7 +251,7 @@ def find_any_group(core: Cluster, group_id: str) -> AnyGroup | None:
 
 def all_rows_of(served: ServedCluster, groups: Sequence[AnyGroup]) -> Steps[list[GroupRow]]:
     """Return the rows of existing groups."""
-    core, rows = served.cluster.cluster, []
+    core, rows = served.core, []
     for group in groups:
         rows.append(group_row(served, group, core.offsets_partition(group.partition).leader_id))
         yield

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from fakebroker.cluster.handles.group import lag_of
 from fakebroker.cluster.inspect.base import without_history
 from fakebroker.cluster.inspect.deadlines import Deadline, deadlines_of
 from fakebroker.cluster.inspect.explain import explain
@@ -40,10 +41,11 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class OffsetRow(Committed, frozen=True, kw_only=True):
-    """One committed offset."""
+    """One committed offset; `lag` is the number of later records, null if the partition does not exist."""
 
     topic: str
     partition: int
+    lag: int | None
 
 
 class MemberRow(MemberView, frozen=True, kw_only=True):
@@ -101,7 +103,7 @@ class FullGroup(GroupDescription, frozen=True, kw_only=True):
 
 def _description(served: ServedCluster, view: GroupView) -> dict[str, Any]:
     """Return the fields of a `GroupDescription`, with rows of the members."""
-    core = served.cluster.cluster
+    core = served.core
     missing, controls = _missing_requests(find_any_group(core, view.group_id)), controls_of(core, view.group_id)
     return {**without_history(view), "members": tuple(_member_row(each, missing, controls) for each in view.members)}
 
@@ -135,23 +137,24 @@ def _missing_requests(group: AnyGroup | None) -> dict[str, MissingRequest]:
 
 def full_group(served: ServedCluster, group_id: str) -> FullGroup:
     """Return a group with the fields of `GroupView`."""
-    view = view_group(served.cluster.cluster, group_id, served.cluster.clock.now_ms())
+    view = view_group(served.core, group_id, served.now_ms())
     return FullGroup(**_description(served, view), moments=view.history.moments, dropped=view.history.dropped)
 
 
 def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) -> GroupDetail:
     """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
-    core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
+    core, now_ms = served.core, served.now_ms()
     view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
     broker, controls = core.coordinator_of(group_id), controls_of(core, group_id)
+    lag = lag_of(core, group_id)
     return GroupDetail(
         **_description(served, view),
         since_ms=row["since_ms"],
         rebalances=row["rebalances"],
         why=row["why"],
         offsets=[
-            OffsetRow.of(committed, topic=topic, partition=index)
-            for (topic, index), committed in served.cluster.offsets(group_id).items()
+            OffsetRow.of(committed, topic=topic, partition=index, lag=lag.get((topic, index)))
+            for (topic, index), committed in served.cluster.group(group_id).offsets().items()
         ],
         coordinator=None if broker is None else broker.node_id,
         held_states=[state.value for state in controls.held_states],

@@ -63,10 +63,10 @@ def why(view: TransactionView) -> str:
 
 def transaction_detail(served: ServedCluster, view: TransactionView) -> TransactionDetail:
     """Return the details of a transactional id. The fields of the row are those of `view`."""
-    now_ms = served.cluster.clock.now_ms()
+    now_ms = served.now_ms()
     return {
         "transaction": transaction_row(view),
-        "explanation": explain_transaction(served.cluster.cluster, view.transactional_id, now_ms),
+        "explanation": explain_transaction(served.core, view.transactional_id, now_ms),
         "moments": view.history.moments,
         "dropped": view.history.dropped,
         "taken_ms": view.history.taken_ms,

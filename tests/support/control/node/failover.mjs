@@ -9,10 +9,12 @@ const CLUSTER = `${process.env.CONTROL}/v1/clusters/default`;
 async function control(method, path, body) {
   const headers = { "content-type": "application/json" };
   const response = await fetch(CLUSTER + path, { method, headers, body: body && JSON.stringify(body) });
-  const data = await response.json();
+  const data = response.status === 204 ? null : await response.json();
   if (!response.ok) throw new Error(`${method} ${path}: ${data.detail}`);
   return data;
 }
+
+const wait = (condition) => control("POST", "/wait", { condition, timeout_s: 30 });
 
 const { bootstrap_servers } = await control("GET", "");
 const kafka = new Kafka({
@@ -29,7 +31,7 @@ let sent = 0;
 async function produceAndConsume() {
   const messages = Array.from({ length: 10 }, () => ({ partition: 0, value: `record ${sent++}` }));
   await producer.send({ topic: "orders", messages });
-  await control("POST", "/wait/commit", { group_id: GROUP, partition: "orders-0", at_least: sent, timeout_s: 30 });
+  await wait({ is: "group.committed", group_id: GROUP, partition: "orders-0", at_least: sent });
 }
 
 const faults = [
@@ -38,20 +40,20 @@ const faults = [
   { api: "Heartbeat", group: GROUP, drop: true, times: 1 },
 ];
 const ids = [];
-for (const fault of faults) ids.push((await control("POST", "/faults", fault)).id);
+for (const fault of faults) ids.push((await control("POST", "/inject_fault", fault)).id);
 await producer.connect();
 await consumer.connect();
 await consumer.subscribe({ topics: ["orders"], fromBeginning: true });
 await consumer.run({ eachMessage: async ({ message }) => read.add(message.value.toString()) });
 await produceAndConsume();
-await control("POST", "/wait/request", { api: "Heartbeat" });
+await wait({ is: "requested", api: "Heartbeat" });
 const hits = [];
-for (const id of ids) hits.push((await control("GET", `/faults/${id}`)).hits);
+for (const id of ids) hits.push((await control("GET", `/faults/${id}/describe`)).hits);
 
 const { coordinator: first } = await control("GET", `/groups/${GROUP}`);
-await control("POST", "/coordinators/move", { group_id: GROUP, to: (first % 3) + 1, load_ms: null });
-await control("POST", "/wait/request", { error: "COORDINATOR_LOAD_IN_PROGRESS" });
-await control("POST", "/coordinators/finish_loading");
+await control("POST", `/groups/${GROUP}/move_coordinator`, { to: (first % 3) + 1, load_ms: null });
+await wait({ is: "requested", error: "COORDINATOR_LOAD_IN_PROGRESS" });
+await control("POST", "/brokers/finish_loading");
 await produceAndConsume();
 
 const { coordinator: second } = await control("GET", `/groups/${GROUP}`);
@@ -63,5 +65,5 @@ await produceAndConsume();
 
 await consumer.disconnect();
 await producer.disconnect();
-await control("POST", "/wait/state", { group_id: GROUP, state: "Empty" });
+await wait({ is: "group.state", group_id: GROUP, state: "Empty" });
 console.log(JSON.stringify({ read: [...read], hits, coordinators: [first, second, third] }));
