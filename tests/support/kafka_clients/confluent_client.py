@@ -62,6 +62,9 @@ class ConfluentConsumer:
             "fetch.wait.max.ms": FETCH_WAIT_MS,
             "topic.metadata.refresh.interval.ms": settings.metadata_max_age_ms,
             "client.rack": settings.rack,
+            # A rolling restart of a fake cluster takes milliseconds. If a client sees all brokers down at once, it
+            # starts over with the bootstrap servers, and then sometimes sends nothing any more.
+            "metadata.recovery.strategy": "none",
         }
         if settings.instance_id is not None:
             config["group.instance.id"] = settings.instance_id
