@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         FakebrokerError,
         IncompleteJournalError,
         ListenError,
+        NotOnKafka,
         PollError,
         ProtocolError,
         WaitTimeout,
     )
+    from fakebroker.kafka.kafka_cluster import KafkaCluster
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
     from fakebroker.server.journal_files import read_journal
@@ -72,10 +74,12 @@ _HOMES = {
     "GroupView": "fakebroker.cluster.inspect.views",
     "HangingTransaction": "fakebroker.cluster.inspect.transaction_views",
     "IncompleteJournalError": "fakebroker.errors",
+    "KafkaCluster": "fakebroker.kafka.kafka_cluster",
     "ListenError": "fakebroker.errors",
     "MemberSeed": "fakebroker.cluster.seeding.seed",
     "MemberView": "fakebroker.cluster.inspect.views",
     "Moment": "fakebroker.coordinator.group_history",
+    "NotOnKafka": "fakebroker.errors",
     "PartitionView": "fakebroker.cluster.handles.topic",
     "PollError": "fakebroker.errors",
     "Polling": "fakebroker.server.polling",
@@ -118,10 +122,12 @@ __all__ = [
     "GroupView",
     "HangingTransaction",
     "IncompleteJournalError",
+    "KafkaCluster",
     "ListenError",
     "MemberSeed",
     "MemberView",
     "Moment",
+    "NotOnKafka",
     "PartitionView",
     "PollError",
     "Polling",

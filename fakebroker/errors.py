@@ -211,6 +211,18 @@ class ProtocolError(FakebrokerError):
     """A malformed message, or one that cannot be encoded in its version."""
 
 
+class NotOnKafka(FakebrokerError):  # noqa: N818  # a statement about a test, as pytest shows it
+    """A `KafkaCluster` cannot do this: only a fake cluster can, or the test needs another Kafka.
+
+    The pytest plugin skips the test, with the message as the reason.
+    """
+
+    @classmethod
+    def fake(cls, what: str) -> Self:
+        """Return the error for something that only a fake cluster can do, such as "cluster.advance"."""
+        return cls(f"needs fakebroker: {what}")
+
+
 class ConfigError(FakebrokerError):
     """A setting, option or argument that is unknown, of the wrong type or out of range.
 

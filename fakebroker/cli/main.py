@@ -7,6 +7,7 @@ import click
 from fakebroker import __version__
 from fakebroker.cli.compare import compare
 from fakebroker.cli.conform import conform
+from fakebroker.cli.kafka import kafka
 from fakebroker.cli.lab import lab
 from fakebroker.cli.replay import replay
 from fakebroker.cli.report import report
@@ -28,7 +29,7 @@ def app() -> None:
     """A fake Kafka cluster for everything that has to do with group coordination."""
 
 
-for command in (serve, replay, report, compare, lab, conform, top):
+for command in (serve, kafka, replay, report, compare, lab, conform, top):
     app.add_command(command)
 
 

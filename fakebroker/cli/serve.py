@@ -10,12 +10,12 @@ import signal
 import sys
 import threading
 import tomllib
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fakebroker.cli.settings import each_once, setting
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError, check_number
 from fakebroker.host_port import expected_host_port, parse_host_port
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fakebroker.control.server import ControlServer
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
-
-T = TypeVar("T")
 
 GARBAGE_COLLECTIONS = 10_000, 1, 350
 """How many more objects there are before a garbage collection, and how many collections before a more complete one.
@@ -230,14 +228,14 @@ def serve(
     gc.set_threshold(*GARBAGE_COLLECTIONS)  # Before the state in a data directory is loaded.
     cluster = FakeCluster(
         [Broker(rack=racks[index % len(racks)]) for index in range(brokers)] if racks else brokers,
-        _each_once("--topic", topics, _topic),
-        {**KAFKA_DEFAULTS, **_each_once("--config", config, _setting)},
+        each_once("--topic", topics, _topic),
+        {**KAFKA_DEFAULTS, **each_once("--config", config, setting)},
         seed,
         as_version=as_version,
         clock=_clock(clock, speed),
         proposals=proposals,
         users=None if users is None else _users(users),
-        listeners=_each_once("--listener", listeners, _listener) or None,
+        listeners=each_once("--listener", listeners, _listener) or None,
         tls=tls,
         first_use=first_use,
         first_node_id=first_node_id,
@@ -358,27 +356,6 @@ def _perform(cluster: "FakeCluster", event: str) -> None:
         log.info("event done: %s", event.strip())
 
 
-def _each_once(option: str, texts: Iterable[str], parse: Callable[[str], tuple[str, T]]) -> dict[str, T]:
-    """Return the values of a repeatable option by name.
-
-    Args:
-        option: The option, for error messages.
-        texts: The values of the option.
-        parse: Returns the name and the value in a text.
-
-    Raises:
-        ConfigError: A text is malformed, or a name has two values.
-    """
-    first: dict[str, str] = {}
-    values: dict[str, T] = {}
-    for text in texts:
-        name, value = parse(text)
-        if values.setdefault(name, value) != value:
-            raise ConfigError.of(option, text, f"{name} once: {option}={first[name]!r} is given, too")
-        first.setdefault(name, text)
-    return values
-
-
 def _topic(text: str) -> tuple[str, int]:
     name, colon, partitions = text.rpartition(":")
     if not colon or not _is_number(partitions):
@@ -399,10 +376,3 @@ def _listener(text: str) -> "tuple[str, SecurityProtocol]":
 def _is_number(text: str) -> bool:
     """Return whether a text consists of digits only, at most ten: `int` rejects very long ones."""
     return text.isdecimal() and len(text) <= 10
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError.of("--config", text, "KEY=VALUE, such as group.max.size=100")
-    return name, value

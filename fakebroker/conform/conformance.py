@@ -20,9 +20,9 @@ import trio
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.conform.kafka_cluster import KafkaCluster
 from fakebroker.conform.kafka_target import BrokerControl, KafkaTarget, Reserved
 from fakebroker.conform.player import play
+from fakebroker.conform.raw_cluster import RawCluster
 from fakebroker.conform.removal import remove
 from fakebroker.conform.requirements import COORDINATION_APIS, Facts, duration_of, needs, session_factor, slowed
 from fakebroker.conform.transcript import (
@@ -244,7 +244,7 @@ def known_release(text: str) -> Release:
         raise ConfigError.of("--release", text, f"a release of Kafka, such as {COMPARED[-1]}") from None
 
 
-def release_of(cluster: KafkaCluster) -> Release:
+def release_of(cluster: RawCluster) -> Release:
     """Return the newest release that has no newer versions of the APIs of coordination than the cluster."""
 
     def has(candidate: Release) -> bool:
@@ -289,7 +289,7 @@ async def conform(
     failure: FakebrokerError | None = None
     left: list[str] = []
     async with trio.open_nursery() as nursery:
-        cluster = KafkaCluster(bootstrap_servers, nursery, security)
+        cluster = RawCluster(bootstrap_servers, nursery, security)
         try:
             await cluster.open()
             run = _Run(cluster, release or release_of(cluster), changes_cluster, control, longest_s, progress)
@@ -322,7 +322,7 @@ Turn = trio.CapacityLimiter | trio.Lock
 class _Run:
     def __init__(
         self,
-        cluster: KafkaCluster,
+        cluster: RawCluster,
         release: Release,
         changes_cluster: bool,
         control: BrokerControl | None,

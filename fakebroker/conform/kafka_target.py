@@ -17,10 +17,10 @@ from fakebroker.cluster.acl_rules import AclRule
 from fakebroker.cluster.inspect.timelines import Timeline
 from fakebroker.cluster.inspect.views import GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from fakebroker.conform.kafka_cluster import KafkaCluster, KafkaRequest
 from fakebroker.conform.members import Members
 from fakebroker.conform.names import Names
 from fakebroker.conform.player import SentRequest
+from fakebroker.conform.raw_cluster import KafkaRequest, RawCluster
 from fakebroker.conform.texts import group_text
 from fakebroker.conform.transcript import Step, Transcript
 from fakebroker.coordinator.consumer.records import partitions_in
@@ -107,7 +107,7 @@ class KafkaTarget:
 
     def __init__(
         self,
-        cluster: KafkaCluster,
+        cluster: RawCluster,
         transcript: Transcript,
         base: str,
         nodes: Sequence[int],
@@ -350,11 +350,11 @@ class KafkaTarget:
             key: names[key](value) if key in names else value for key, value in event.items() if key != "do"
         }
         if event["do"] == "acls.remove":
-            await self._cluster.remove_acl(AclRule(**arguments).acl)
+            await self._cluster.remove_acls([AclRule(**arguments).acl])
             return
         if event["do"] == "acls.allow":
-            await self._cluster.remove_acl(AclRule(permission="deny", **arguments).acl)
-        await self._cluster.add_acl(AclRule(permission=event["do"].removeprefix("acls."), **arguments).acl)
+            await self._cluster.remove_acls([AclRule(permission="deny", **arguments).acl])
+        await self._cluster.add_acls([AclRule(permission=event["do"].removeprefix("acls."), **arguments).acl])
 
     async def start_brokers(self) -> None:
         """Start the brokers that are still stopped, and let them lead as before."""

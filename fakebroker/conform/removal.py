@@ -6,8 +6,8 @@ from typing import Any
 import trio
 
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.conform.kafka_cluster import KafkaCluster
 from fakebroker.conform.names import Names
+from fakebroker.conform.raw_cluster import RawCluster
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -22,7 +22,7 @@ _ATTEMPTS = 20
 _GONE = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-async def remove(cluster: KafkaCluster, names: Sequence[Names]) -> list[str]:
+async def remove(cluster: RawCluster, names: Sequence[Names]) -> list[str]:
     """Remove all groups and topics, and end open transactions.
 
     Returns:
@@ -32,7 +32,7 @@ async def remove(cluster: KafkaCluster, names: Sequence[Names]) -> list[str]:
     try:
         await cluster.remove_acls()
         await _end_transactions(cluster, [each for own in names for each in own.transactional_ids])
-        left += await _delete_groups(cluster, [each for own in names for each in own.groups])
+        left += await delete_groups(cluster, [each for own in names for each in own.groups])
         left += await cluster.delete_topics([each for own in names for each in own.topics])
         await cluster.restore()
     except (FakebrokerError, trio.TooSlowError) as error:
@@ -40,7 +40,7 @@ async def remove(cluster: KafkaCluster, names: Sequence[Names]) -> list[str]:
     return left
 
 
-async def _by_coordinator(cluster: KafkaCluster, keys: Sequence[str], key_type: int) -> dict[int, list[str]]:
+async def _by_coordinator(cluster: RawCluster, keys: Sequence[str], key_type: int) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     if keys:
         for key, node_id in (await cluster.find(keys, key_type)).items():
@@ -49,7 +49,7 @@ async def _by_coordinator(cluster: KafkaCluster, keys: Sequence[str], key_type: 
     return found
 
 
-async def _end_transactions(cluster: KafkaCluster, transactional_ids: Sequence[str]) -> None:
+async def _end_transactions(cluster: RawCluster, transactional_ids: Sequence[str]) -> None:
     for node_id, ids in (await _by_coordinator(cluster, transactional_ids, 1)).items():
         described: Any = await cluster.ask(DescribeTransactionsRequest(transactional_ids=ids), Message, node_id)
         for each in described.transaction_states:
@@ -58,7 +58,8 @@ async def _end_transactions(cluster: KafkaCluster, transactional_ids: Sequence[s
                 await cluster.ask(request, Message, node_id)
 
 
-async def _delete_groups(cluster: KafkaCluster, groups: Sequence[str]) -> list[str]:
+async def delete_groups(cluster: RawCluster, groups: Sequence[str]) -> list[str]:
+    """Delete groups, also with members. Return a sentence for each one that could not be deleted."""
     remaining = list(groups)
     faults: dict[str, str] = {}
     for attempt in range(_ATTEMPTS):
@@ -78,7 +79,7 @@ async def _delete_groups(cluster: KafkaCluster, groups: Sequence[str]) -> list[s
     return [f"group {group_id}: {error}" for group_id, error in faults.items()]
 
 
-async def _remove_members(cluster: KafkaCluster, node_id: int, groups: Iterable[str]) -> None:
+async def _remove_members(cluster: RawCluster, node_id: int, groups: Iterable[str]) -> None:
     """Let all members of groups leave."""
     for group_id in groups:
         described: Any = await cluster.ask(DescribeGroupsRequest(groups=[group_id]), Message, node_id, 5)

@@ -48,7 +48,7 @@ _SAMPLE_S = 0.02
 """How long to wait for a change before a predicate is called again."""
 
 
-def _now_s() -> float:
+def now_s() -> float:
     # Libraries that freeze the time of tests replace `time.monotonic`.
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
@@ -98,6 +98,14 @@ class WaitOwner(Owner, Protocol):
 
     async def wait_async(self, condition: Condition[T], timeout_s: float) -> T:
         return await WaitingCluster(self).wait_async(condition, timeout_s)
+
+    def real(self, name: str) -> str:
+        """Return the name that clients use for a topic, a group or a transactional id."""
+        return name
+
+    def own(self, real: str) -> str:
+        """Return the name in handles and views for a name that clients use."""
+        return real
 
     def watch(self, condition: Condition[Any]) -> Watch:
         """Return a wait that has not begun."""
@@ -328,12 +336,12 @@ def _waiting(
         WaitTimeout: The condition has not held in time.
         ClusterStopped: The cluster stopped.
     """
-    until_s = _now_s() + timeout_s
+    until_s = now_s() + timeout_s
     calls_predicates = has_predicates(condition)
     yield _Call(watch.begin)
     has_polled = poller is None
     while True:
-        is_last = has_polled and _now_s() >= until_s
+        is_last = has_polled and now_s() >= until_s
         changes = watch.changes
         if calls_predicates and watch.error is None:
             watch.found = yield from _evaluated_here(owner, condition)
@@ -356,7 +364,7 @@ def _waiting(
             idle_s = 0.0 if had_records else _IDLE_S
         else:
             idle_s = _SAMPLE_S if calls_predicates else timeout_s
-        yield _Pause(watch, changes, max(0.0, min(until_s - _now_s(), idle_s)))
+        yield _Pause(watch, changes, max(0.0, min(until_s - now_s(), idle_s)))
 
 
 def _settled(
@@ -369,10 +377,10 @@ def _settled(
     """
     if not any(map(_is_stable, condition.leaves())):
         return found, True
-    late_s = _now_s() + SETTLE_S
+    late_s = now_s() + SETTLE_S
     until_s = max(until_s, late_s)
-    while not (yield from _have_partitions(owner, condition, poller, is_late=_now_s() >= late_s)):
-        if _now_s() >= until_s:
+    while not (yield from _have_partitions(owner, condition, poller, is_late=now_s() >= late_s)):
+        if now_s() >= until_s:
             return found, False
         yield _Poll(lambda: False)
         yield _Rest()
@@ -415,7 +423,11 @@ def _have_partitions(
     If they are late, neither groups that rebalance again nor consumers without a member id are waited for: the former
     may wait for members that nobody polls, the latter may belong to no group.
     """
-    assignments = [each for each in poller.assignments() if each.member_id or not is_late]
+    assignments = [
+        each._replace(partitions=frozenset((owner.own(topic), index) for topic, index in each.partitions))
+        for each in poller.assignments()
+        if each.member_id or not is_late
+    ]
     for leaf in condition.leaves():
         if isinstance(leaf, HandleCondition) and _is_stable(leaf):
             handle = GroupHandle(owner, leaf.key["group_id"])
@@ -434,6 +446,16 @@ class WaitingCluster(ClusterHandle):
     """A cluster that can be waited for, in this or another process."""
 
     _owner: WaitOwner
+
+    def name(self, name: str) -> str:
+        """Return the name that the application has to use for a topic, a group or a transactional id.
+
+        It is the same name, except on a `KafkaCluster` with a prefix. So a test that uses `name` runs on both.
+
+        Args:
+            name: The name in handles, such as "orders".
+        """
+        return self._owner.real(name)
 
     @named_arguments
     def wait(

@@ -10,7 +10,7 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.errors import BrokerUnreachable
-from fakebroker.conform import conformance, kafka_cluster
+from fakebroker.conform import conformance, raw_cluster
 from fakebroker.conform.conformance import Conformance, Explanation, conform, explanations, known_release, selected
 from fakebroker.conform.report import as_json, as_junit, text
 from fakebroker.conform.transcript import ReleaseRange, transcript_files
@@ -218,7 +218,7 @@ def test_a_cluster_that_refuses_short_sessions() -> None:
 
 
 def test_coordinators_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_cluster, "ANSWER_S", 0.2)
+    monkeypatch.setattr(raw_cluster, "ANSWER_S", 0.2)
     with FakeCluster(brokers=1, config=CONFIG) as cluster:
         cluster.inject_fault("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
         with pytest.raises(BrokerUnreachable, match="its coordinators do not answer"):

@@ -5,8 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from fakebroker.kafka.jars import RELEASES
 from tests.documents.markdown import table
-from tests.kafka.apache_kafka import RELEASES
 from tests.support.control import nodejs
 from tests.support.kafka_clients import driver
 

@@ -132,7 +132,7 @@ def fake_cluster() -> str:
     ]
     parts = ["## Arguments", _entries(FakeCluster, "Args"), *_raises(FakeCluster)]
     parts += ["## Waiting", *map(_member, waits)]
-    parts += ["## The whole cluster", *map(_member, dict.fromkeys(whole))]
+    parts += ["## The whole cluster", _member(WaitingCluster.name), *map(_member, dict.fromkeys(whole))]
     for cls, title in HANDLES.items():
         members = [vars(cls)[name] for name in _public_members(cls)]
         parts += [f"## {title}", description(cls), *map(_member, members)]

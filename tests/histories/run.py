@@ -26,13 +26,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
 from fakebroker.cluster.call import error_codes
+from fakebroker.kafka.jars import RELEASES
+from fakebroker.kafka.process import ApacheKafka
 from fakebroker.protocol.releases import RELEASES as VERSIONS, Release, release as parse_release
 from tests.histories.drawing import ALONE, PROFILES, histories
 from tests.histories.hash_order import have_no_order
 from tests.histories.history import SHARED_TOPICS, History, from_text, is_alone, to_text
 from tests.histories.play import Outcome, play, play_on_fake, record
 from tests.histories.sides import BROKERS, STOPPED_BROKER, KafkaSide, created, created_internal, settings_of
-from tests.kafka.apache_kafka import RELEASES, ApacheKafka
 
 KNOWN = Path(__file__).parent / "known.txt"
 _ATTEMPTS = 3

@@ -9,8 +9,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.cluster.topics import Partition
 from fakebroker.server.fake_cluster import internals
-from tests.kafka.apache_kafka import jars, java
-from tests.support.kafka_clients.driver import KAFKA
+from tests.support.kafka_clients.driver import KAFKA, client_jars, java
 from tests.support.kafka_clients.helpers import numbered
 from tests.support.kafka_clients.java_client import JavaProducer, run_tool
 
@@ -172,7 +171,7 @@ def test_verifiable_producer_and_verifiable_consumer(fake_cluster: FakeCluster, 
         java(),
         "-XX:TieredStopAtLevel=1",
         "-cp",
-        f"{jars(KAFKA)}/*",
+        f"{client_jars(KAFKA)}/*",
         "org.apache.kafka.tools.VerifiableProducer",
     )
     arguments = (*servers, "--topic", "orders", "--max-messages", "20", "--acks", "-1")

@@ -16,8 +16,9 @@ from fakebroker.conform.conformance import VERDICTS, Conformance, Played, confor
 from fakebroker.conform.report import summary, text
 from fakebroker.conform.requirements import AUTHORIZER, WITHOUT_WAITS, Facts, needs, settings_groups
 from fakebroker.conform.transcript import Transcript
+from fakebroker.kafka.jars import RELEASES
+from fakebroker.kafka.process import ApacheKafka, KafkaBroker
 from fakebroker.protocol.releases import Release
-from tests.kafka.apache_kafka import RELEASES, ApacheKafka, KafkaBroker
 
 REPORT = Path(__file__).parents[2] / "scenarios" / "conformance.md"
 

@@ -1,4 +1,4 @@
-"""Apache Kafka needs Java and Maven: without them, its tests are skipped."""
+"""Apache Kafka needs Java and Maven: without them, the tests that start it are skipped. Those are slow."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from tests.support import programs
 
 
 @pytest.fixture(autouse=True)
-def java_and_maven() -> None:
-    """Skip a test if a program is missing."""
-    programs.require("java", "mvn")
+def java_and_maven(request: pytest.FixtureRequest) -> None:
+    """Skip a slow test if a program is missing."""
+    if request.node.get_closest_marker("slow"):
+        programs.require("java", "mvn")

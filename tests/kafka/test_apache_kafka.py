@@ -13,6 +13,8 @@ import trio
 
 from fakebroker.conform.conformance import Conformance, conform, selected
 from fakebroker.conform.report import text
+from fakebroker.kafka.jars import RELEASES, KafkaError
+from fakebroker.kafka.process import ApacheKafka
 from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -20,7 +22,6 @@ from fakebroker.protocol.messages.describe_configs import (
 )
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.releases import Release
-from tests.kafka.apache_kafka import RELEASES, ApacheKafka, KafkaError
 from tests.support.soak import soak_only
 from tests.support.wire_client import WireClient
 
@@ -85,7 +86,7 @@ def test_three_brokers_and_a_killed_one() -> None:
 def test_brokers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 import time
-from tests.kafka.apache_kafka import ApacheKafka
+from fakebroker.kafka.process import ApacheKafka
 with ApacheKafka({NEWEST!r}) as kafka:
     print(kafka.brokers[1].pid, flush=True)
     time.sleep(600)

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.kafka.process import ApacheKafka
 from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.kafka.apache_kafka import ApacheKafka
 from tests.support.soak import sampled, soak
 from tests.support.wire_client import TIMEOUT_S, WireClient
 

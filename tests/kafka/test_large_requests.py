@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kafka.apache_kafka import ApacheKafka
+from fakebroker.kafka.process import ApacheKafka
 from tests.support import large_requests
 from tests.support.soak import IS_SOAK, soak
 

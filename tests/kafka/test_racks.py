@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.kafka.apache_kafka import ApacheKafka
+from fakebroker.kafka.process import ApacheKafka
 from tests.support import racks
 from tests.support.soak import soak_only
 from tests.support.wire_client import TIMEOUT_S, WireClient

@@ -11,13 +11,14 @@ from contextlib import closing
 
 import pytest
 
+from fakebroker.kafka.jars import RELEASES as COMPARED
+from fakebroker.kafka.process import ApacheKafka, KafkaBroker
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
 from fakebroker.protocol.schema import Message, Versions
 from fakebroker.security.acls import AclStore
 from tests.histories.answers import Pairs
 from tests.histories.sides import KafkaSide
-from tests.kafka.apache_kafka import RELEASES as COMPARED, ApacheKafka, KafkaBroker
 from tests.support.cluster.cluster_harness import ClusterHarness, carried
 from tests.support.cluster.permissions import ROWS, Row
 from tests.support.soak import IS_SOAK, soak

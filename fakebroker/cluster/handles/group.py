@@ -247,12 +247,7 @@ class GroupHandle(Handle):
 
     def _in_state(self, at: Instant, state: str | None, members: int | None, above: int | None) -> GroupView | None:
         def holds(name: str, generation_id: int, size: int) -> bool:
-            return (
-                (name == state if state is not None else name != DEAD)
-                and members in (None, size)
-                and (size > 0 or state is not None or members is not None)
-                and (above is None or (name != DEAD and generation_id > above))
-            )
+            return state_matches(name, generation_id, size, state=state, members=members, above=above)
 
         moment = self._moment(at)
         if moment is not None:
@@ -692,6 +687,25 @@ class GroupHandle(Handle):
             action(broker.coordinator, group, local.now_ms())
 
         local.run(act)
+
+
+def state_matches(
+    name: str, generation_id: int, size: int, *, state: str | None, members: int | None, above: int | None
+) -> bool:
+    """Return whether a group fulfills the arguments of the condition `GroupHandle.state`.
+
+    Args:
+        name: The state of the group, "Dead" if there is none.
+        generation_id: Its generation or group epoch.
+        size: The number of its members.
+        state, members, above: The arguments.
+    """
+    return (
+        (name == state if state is not None else name != DEAD)
+        and members in (None, size)
+        and (size > 0 or state is not None or members is not None)
+        and (above is None or (name != DEAD and generation_id > above))
+    )
 
 
 def _holdable_state(name: str, member: str | None = None) -> HeldState:

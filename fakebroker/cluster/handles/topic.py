@@ -14,7 +14,7 @@ from fakebroker.cluster.handles.local import Instant
 from fakebroker.cluster.inspect.phrases import counted, listed
 from fakebroker.cluster.inspect.views import RecordView, batches_of, record_count
 from fakebroker.cluster.replication.coordinator_moves import Failover
-from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, RecordSeed, Timestamp, produce
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, RecordSeed, Timestamp, produce, seeds_of
 from fakebroker.cluster.seeding.transaction_seed import ProducerEpoch, ProducerId, seed_hanging_transaction
 from fakebroker.cluster.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, Partition, Topic
 from fakebroker.errors import ConfigError, check_integer, nearest, one_of
@@ -303,14 +303,7 @@ class TopicHandle(Handle):
                 records. The error names Kafka's error, such as MESSAGE_TOO_LARGE. Or `records` is given beside
                 `values` or an option of all records.
         """
-        common = {"values": values, "key": key, "partition": partition, "headers": headers, "timestamp": timestamp}
-        if records and (given := [name for name, value in common.items() if value not in (None, ())]):
-            raise ConfigError.of(given[0], common[given[0]], "none with records: each record has its own")
-        common_headers = headers or {}
-        seeds = records or [
-            RecordSeed(value=each, key=key, partition=partition, headers=common_headers, timestamp=timestamp)
-            for each in values
-        ]
+        seeds = seeds_of(values, records, key, partition, headers, timestamp)
         local = self._local
 
         def append() -> list[ProducedRecord]:

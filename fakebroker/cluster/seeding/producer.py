@@ -10,7 +10,7 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.handlers import produce as produce_handler
-from fakebroker.cluster.topics import Partition, Topic
+from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -89,9 +89,71 @@ def produce(
         ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the records.
     """
     topic = cluster.existing_topic(topic_name)
+    available = [each.index for each in topic.partitions if cluster.leader_of(each)]
+    chosen, records, taken_in_turn = by_partition(
+        seeds, topic_name, len(topic.partitions), available, topic.next_partition, int(now_ms), field=field
+    )
+    prepared = [
+        batch for index, each in records.items() for batch in prepare(cluster, topic.partitions[index], each, now_ms)
+    ]
+    topic.next_partition += taken_in_turn
+    offsets = {index: iter(each) for index, each in append(cluster, prepared, now_ms).items()}
+    return [ProducedRecord(index, next(offsets[index])) for index in chosen]
+
+
+def seeds_of(
+    values: Sequence[Data],
+    records: Sequence[RecordSeed],
+    key: Data,
+    partition: int | None,
+    headers: Headers | None,
+    timestamp: Timestamp | None,
+) -> Sequence[RecordSeed]:
+    """Return the records that the arguments of `TopicHandle.produce` describe.
+
+    Raises:
+        ConfigError: `records` is given beside `values` or an option of all records.
+    """
+    common = {"values": values, "key": key, "partition": partition, "headers": headers, "timestamp": timestamp}
+    if records and (given := [name for name, value in common.items() if value not in (None, ())]):
+        raise ConfigError.of(given[0], common[given[0]], "none with records: each record has its own")
+    return records or [
+        RecordSeed(value=each, key=key, partition=partition, headers=headers or {}, timestamp=timestamp)
+        for each in values
+    ]
+
+
+def by_partition(
+    seeds: Sequence[RecordSeed],
+    topic: str,
+    total: int,
+    available: Sequence[int],
+    turn: int,
+    now_ms: int,
+    *,
+    field: str,
+) -> tuple[list[int], dict[int, list[Record]], int]:
+    """Encode records, and choose their partitions.
+
+    Args:
+        seeds: The records.
+        topic: The topic, for errors.
+        total: The number of its partitions.
+        available: The partitions that have a leader.
+        turn: Chooses the partition of the first record that has no key and no partition; the next ones follow in turn.
+        now_ms: The timestamp of records without one.
+        field: The name of the argument with the records, for errors.
+
+    Returns:
+        The partition of each record, the records by partition, and how many took a turn.
+
+    Raises:
+        ConfigError: A partition does not exist, or text cannot be encoded.
+    """
     taken_in_turn = 0
     chosen: list[int] = []
     records: dict[int, list[Record]] = {}
+    in_turn = available or range(total)
     for number, seed in enumerate(seeds):
         name = f"{field}[{number}]"
         key, value = _encoded("key" if field == "values" else f"{name}.key", seed.key), _encoded(name, seed.value)
@@ -99,17 +161,20 @@ def produce(
         for header, _ in pairs:
             _encoded("headers", header)
         headers: tuple[Header, ...] = tuple((header, _encoded(f"headers.{header}", data)) for header, data in pairs)
-        index = _partition_of(cluster, topic, key, seed.partition, topic.next_partition + taken_in_turn)
-        taken_in_turn += key is None and seed.partition is None
+        if seed.partition is not None:
+            index = seed.partition
+            if not 0 <= index < total:
+                expected = f"0 to {total - 1}" if total > 1 else "0"
+                raise ConfigError.of("partition", index, expected, where=f"topic {topic!r}")
+        elif key is not None:
+            index = partition_for_key(key, total)
+        else:
+            index = in_turn[(turn + taken_in_turn) % len(in_turn)]
+            taken_in_turn += 1
         chosen.append(index)
-        timestamp_ms = int(now_ms) if seed.timestamp is None else seed.timestamp
+        timestamp_ms = now_ms if seed.timestamp is None else seed.timestamp
         records.setdefault(index, []).append(Record(0, timestamp_ms, key, value, headers))
-    prepared = [
-        batch for index, each in records.items() for batch in prepare(cluster, topic.partitions[index], each, now_ms)
-    ]
-    topic.next_partition += taken_in_turn
-    offsets = {index: iter(each) for index, each in append(cluster, prepared, now_ms).items()}
-    return [ProducedRecord(index, next(offsets[index])) for index in chosen]
+    return chosen, records, taken_in_turn
 
 
 def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], now_ms: float) -> list[PreparedBatch]:
@@ -130,7 +195,7 @@ def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], n
         raise ConfigError.of("partition", name, "a partition that has a leader now")
     config = log_config(cluster, leader, partition.topic)
     found = []
-    for batch in _batches(records, min(config.max_message_bytes, config.segment_bytes)):
+    for batch in in_batches(records, min(config.max_message_bytes, config.segment_bytes)):
         data = PartitionProduceData(index=partition.index, records=batch)
         topic = TopicProduceData(name=partition.topic.name, partition_data=[data])
         request = ProduceRequest(transactional_id=None, acks=_ALL_REPLICAS, timeout_ms=0, topic_data=[topic])
@@ -172,21 +237,7 @@ def _encoded(field: str, data: Data) -> bytes | None:
         raise ConfigError.of(field, data, "text that can be encoded as UTF-8, or bytes") from None
 
 
-def _partition_of(cluster: Cluster, topic: Topic, key: bytes | None, partition: int | None, turn: int) -> int:
-    """Return the partition of a record; `turn` chooses that of a record without key and partition."""
-    total = len(topic.partitions)
-    if partition is not None:
-        if not 0 <= partition < total:
-            expected = f"0 to {total - 1}" if total > 1 else "0"
-            raise ConfigError.of("partition", partition, expected, where=f"topic {topic.name!r}")
-        return partition
-    if key is not None:
-        return partition_for_key(key, total)
-    available = [each.index for each in topic.partitions if cluster.leader_of(each)] or range(total)
-    return available[turn % len(available)]
-
-
-def _batches(records: Iterable[Record], limit_bytes: int) -> Iterator[bytes]:
+def in_batches(records: Iterable[Record], limit_bytes: int) -> Iterator[bytes]:
     """Encode records in batches of at most `limit_bytes`; a record that is larger has a batch of its own."""
     batch: list[Record] = []
     size_bytes = _BATCH_OVERHEAD_BYTES

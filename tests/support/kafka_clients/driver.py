@@ -15,9 +15,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from tests.kafka.apache_kafka import jars, java
+from fakebroker.kafka.jars import Artifact, cached_folder, find_java, jars, version_of
 from tests.support import programs
-from tests.support.cached_folder import cached_folder
 from tests.support.kafka_clients.client import Record
 
 KAFKA = "4.4"
@@ -88,6 +87,20 @@ def java_clients(release: str) -> Iterator[None]:
     _RELEASE.reset(before)
 
 
+def java(program: str = "java") -> str:
+    """Return the path of Java, or of another program of its kit."""
+    return str(find_java().path.with_name(program))
+
+
+def client_jars(release: str) -> Path:
+    """Return the folder with the jars of Kafka, its tools and its streams."""
+    version = version_of(release)
+    tools = Artifact("org.apache.kafka", "kafka-tools", version)
+    # 70 MB, and unused by stores in memory.
+    streams = Artifact("org.apache.kafka", "kafka-streams", version, without=("org.rocksdb:rocksdbjni",))
+    return jars(release, (tools, streams))
+
+
 def java_driver() -> Driver:
     """Return the process of the Java clients of a release, which all tests of this process share."""
     return _java_driver(_RELEASE.get())
@@ -96,7 +109,7 @@ def java_driver() -> Driver:
 @functools.cache
 def _java_driver(release: str) -> Driver:
     programs.require("java", "javac", "mvn")
-    kafka, text = jars(release), (FOLDER / "java" / "Driver.java").read_text()
+    kafka, text = client_jars(release), (FOLDER / "java" / "Driver.java").read_text()
     if release >= "4.4":
         text = text.replace("common.utils.Exit", "common.utils.internals.Exit")
 

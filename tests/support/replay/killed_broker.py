@@ -23,13 +23,14 @@ import trio
 from fakebroker import Admin
 from fakebroker.client.admin.descriptions import GroupDescription
 from fakebroker.errors import FakebrokerError
+from fakebroker.kafka.jars import jars
+from fakebroker.kafka.process import ApacheKafka
 from fakebroker.replay import commands
 from fakebroker.replay.options import GroupProtocol, ReplayOptions
 from fakebroker.replay.run_directory import EVENTS, read_summary
 from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.workload import load_workload
-from tests.kafka.apache_kafka import ApacheKafka, jars
 
 RELEASE = "4.2"
 

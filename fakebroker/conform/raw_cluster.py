@@ -137,7 +137,7 @@ Replicas = tuple[tuple[int, ...], ...]
 """The node ids of the replicas of each partition of a topic, the leader first."""
 
 
-class KafkaCluster:
+class RawCluster:
     """A cluster that transcripts are played on.
 
     Args:
@@ -367,46 +367,55 @@ class KafkaCluster:
 
     # ACLs
 
-    async def add_acl(self, acl: Acl) -> None:
-        """Add an ACL.
+    async def add_acls(self, acls: Sequence[Acl]) -> None:
+        """Add ACLs.
 
         Raises:
-            FakebrokerError: The cluster has refused it.
+            FakebrokerError: The cluster has refused one.
         """
-        creation = AclCreation(
-            resource_type=acl.pattern.resource_type,
-            resource_name=acl.pattern.name,
-            resource_pattern_type=acl.pattern.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission,
-        )
-        response: Any = await self.ask(CreateAclsRequest(creations=[creation]), Message)
+        creations = [
+            AclCreation(
+                resource_type=acl.pattern.resource_type,
+                resource_name=acl.pattern.name,
+                resource_pattern_type=acl.pattern.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in acls
+        ]
+        response: Any = await self.ask(CreateAclsRequest(creations=creations), Message)
         _check("an ACL was not added", response.results)
-        self._acls[acl] = None
+        self._acls.update(dict.fromkeys(acls))
         await trio.sleep(_AFTER_ACLS_S)
 
-    async def remove_acl(self, acl: Acl) -> None:
-        """Remove an ACL; one that does not exist is ignored."""
-        acl_filter = DeleteAclsFilter(
-            resource_type_filter=acl.pattern.resource_type,
-            resource_name_filter=acl.pattern.name,
-            pattern_type_filter=acl.pattern.pattern_type,
-            principal_filter=acl.principal,
-            host_filter=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission,
-        )
-        response: Any = await self.ask(DeleteAclsRequest(filters=[acl_filter]), Message)
+    async def remove_acls(self, acls: Sequence[Acl] | None = None) -> None:
+        """Remove ACLs; those that do not exist are ignored.
+
+        Args:
+            acls: The ACLs; None for all that were added.
+        """
+        doomed = list(self._acls if acls is None else acls)
+        if not doomed:
+            return
+        filters = [
+            DeleteAclsFilter(
+                resource_type_filter=acl.pattern.resource_type,
+                resource_name_filter=acl.pattern.name,
+                pattern_type_filter=acl.pattern.pattern_type,
+                principal_filter=acl.principal,
+                host_filter=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in doomed
+        ]
+        response: Any = await self.ask(DeleteAclsRequest(filters=filters), Message)
         _check("an ACL was not removed", response.filter_results)
-        self._acls.pop(acl, None)
+        for acl in doomed:
+            self._acls.pop(acl, None)
         await trio.sleep(_AFTER_ACLS_S)
-
-    async def remove_acls(self) -> None:
-        """Remove all ACLs that were added."""
-        for acl in list(self._acls):
-            await self.remove_acl(acl)
 
     # Coordinators
 
@@ -490,7 +499,7 @@ class KafkaCluster:
 
     async def internal(self, topic: str) -> Replicas:
         """Return where the partitions of an internal topic are, as far as nothing but `move` has changed it."""
-        if topic not in self._internal:
+        if not self._internal.get(topic):  # A topic that did not exist may exist now.
             self._internal[topic] = await self._find_internal(topic)
         return self._internal[topic]
 
@@ -631,7 +640,7 @@ class _OffsetsPartition:
         self.records: list[Record] = []
         self.lock = trio.Lock()
 
-    async def read(self, cluster: KafkaCluster) -> None:
+    async def read(self, cluster: RawCluster) -> None:
         """Read to the end of the partition."""
         while True:
             partition = FetchPartition(

@@ -1,0 +1,1 @@
+"""A real Kafka for tests: its jars, its processes, and handles on it."""
