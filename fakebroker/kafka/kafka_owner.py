@@ -313,7 +313,7 @@ class KafkaOwner(WaitOwner):
     # The methods of handles
 
     def perform(self, handle: Handle, definition: Definition, arguments: dict[str, Any]) -> Any:
-        run = _OPERATIONS.get(definition.name)
+        run = OPERATIONS.get(definition.name)
         if run is None:
             raise NotOnKafka.fake(_text_of(handle, definition))
         self.note(handle)
@@ -340,7 +340,7 @@ class KafkaOwner(WaitOwner):
             ConfigError: The topic or group existed before the test.
         """
         handle = leaf.definition.of(self, leaf.key)
-        if leaf.definition.name not in _CONDITIONS:
+        if leaf.definition.name not in CONDITIONS:
             raise NotOnKafka.fake(_text_of(handle, leaf.definition))
         self.note(handle)
 
@@ -1270,7 +1270,7 @@ class Sample:
         return found if len(found) >= least else None
 
 
-_CONDITIONS = frozenset(
+CONDITIONS = frozenset(
     {
         *("group.stable", "group.state", "group.member", "group.committed"),
         *("topic.has", "topic.exists", "partition.has", "transaction.state", "broker.up"),
@@ -1282,7 +1282,7 @@ async def _reset(owner: KafkaOwner, handle: Handle) -> None:
     await owner.start_over()
 
 
-_OPERATIONS: Mapping[str, Callable[..., Awaitable[Any]]] = {
+OPERATIONS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     "topics": lambda owner, handle: _all_topics(owner),
     "groups": lambda owner, handle: _all_groups(owner),
     "transactions": _all_transactions,

@@ -112,7 +112,9 @@ class KafkaRun:
                 # The first one has the settings of most tests, and stays.
                 self._running.pop(list(self._running)[-1]).__exit__(None, None, None)
             config = {**DEFAULT_CONFIG, **_NO_MINIMUMS, **(_ACL_CONFIG if self.options.acls else {}), **settings}
-            made = ApacheKafka(self.options.where, brokers=brokers, config=config, say=self._say)
+            # An authorizer answers followers of a controller only when it has read what they are to fetch.
+            controllers = 1 if self.options.acls else None
+            made = ApacheKafka(self.options.where, brokers, config, controllers, say=self._say)
             self._running[key] = made.__enter__()
         return self._running[key].bootstrap_servers
 

@@ -29,6 +29,7 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/reference/releases.md": {"releases": brokers.releases, "features": brokers.features},
     "scenarios/reference/fake_cluster.md": {"index": python_api.index, "fake-cluster": python_api.fake_cluster},
     "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},
+    "scenarios/reference/kafka.md": {"handles": python_api.on_kafka},
     "scenarios/reference/command_line.md": {"command-line": python_api.command_line},
     "scenarios/workloads/README.md": workloads.tables(),
     "scenarios/runs.md": {

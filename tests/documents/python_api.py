@@ -8,10 +8,11 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
+import pytest
 from click.testing import CliRunner
 
 from fakebroker import FakeCluster, pytest_plugin
@@ -41,6 +42,7 @@ from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
 from fakebroker.coordinator.group_history import Moment
 from fakebroker.coordinator.offset_store import CommittedOffset
 from fakebroker.coordinator.transaction.history import TransactionMoment
+from fakebroker.kafka.kafka_owner import CONDITIONS, OPERATIONS
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.waits import WaitingCluster
 from fakebroker.validation import expectation
@@ -165,6 +167,19 @@ def index() -> str:
     return table(("handle", "commands", "views", "conditions"), rows)
 
 
+def on_kafka() -> str:
+    """Return a table with the methods of each handle that work on a real Kafka, and with the others."""
+    rows = []
+    handles: list[type[Handle]] = [ClusterHandle, *HANDLES]
+    for cls in handles:
+        known = [each for each in DEFINITIONS.values() if each.handle is cls]
+        works = [f"`{each.method.__name__}`" for each in known if each.name in {*OPERATIONS, *CONDITIONS}]
+        works += ["`holds`"] if cls is ClusterHandle else []
+        others = [f"`{each.method.__name__}`" for each in known if f"`{each.method.__name__}`" not in works]
+        rows.append((HANDLES.get(cls, "The cluster"), ", ".join(works) or "-", ", ".join(others) or "-"))
+    return table(("handle", "on Kafka", "on a fake cluster alone"), rows)
+
+
 def _attributes(view: type) -> list[tuple[str, str]]:
     """Return the attributes of a view and of its bases with their meanings."""
     found: dict[str, str] = {}
@@ -262,10 +277,18 @@ def fixtures() -> str:
 
 
 def options() -> str:
-    pattern = r'"(--fakebroker-[a-z-]+)",\s+metavar="(\w+)",\s+help="([^"]+)"'
-    found = re.findall(pattern, inspect.getsource(pytest_plugin.pytest_addoption))
-    assert len(found) == 2
-    return table(("option", "meaning"), [(f"`{name}={metavar}`", about) for name, metavar, about in found])
+    rows: list[tuple[str, str]] = []
+
+    class Group:
+        def addoption(self, name: str, *, help: str, metavar: str = "", **how: Any) -> None:  # noqa: A002
+            rows.append((f"`{name}{'=' if metavar else ''}{metavar}`", help))
+
+    class Parser:
+        def getgroup(self, name: str) -> Group:
+            return Group()
+
+    pytest_plugin.pytest_addoption(cast(pytest.Parser, Parser()))
+    return table(("option", "meaning"), rows)
 
 
 def command_line() -> str:
