@@ -50,8 +50,9 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 	$(BIN)/python -m tests.lab.rewrite
 	$(BIN)/python -m tests.documents.generated
 
-conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka (40 minutes; needs Java 17 and Maven), or with CHECK=4.4 in one minute
+conformance: $(STAMP) ## compare the transcripts with five releases of Apache Kafka, and run the recipes on two (45 minutes; needs Java 17 and Maven), or with CHECK=4.4 in one minute
 	$(BIN)/python -m tests.kafka.conformance $(if $(CHECK),--check $(CHECK))
+	$(if $(CHECK),,$(BIN)/python -m tests.kafka.both)
 
 histories: $(STAMP) ## compare random requests with Apache Kafka (an hour, HISTORIES=3600; RELEASE=4.4; needs Java 17 and Maven)
 	$(BIN)/python -m tests.histories.run $(if $(CHECK),--release $(CHECK) --seconds 15 --seed 1,--release $(RELEASE) \

@@ -59,6 +59,8 @@ class KafkaCluster(WaitingCluster):
     Attributes:
         earlier: Names in Kafka of topics and groups that earlier tests of this run have made. A client that still runs
             may have made them again. They are deleted, also with members, and are not refused.
+        is_fresh: Whether Kafka has just been started. Then its internal topics are created first, so that the first
+            commit of a client does not get NOT_COORDINATOR.
         required: Arguments of a `FakeCluster` that this Kafka is compared with when it is entered; see `require`.
         release: The release of Kafka, if it is known.
         left: After the end: sentences about what this test has left behind, or has found to be used by others.
@@ -89,6 +91,7 @@ class KafkaCluster(WaitingCluster):
         self.bootstrap_servers = bootstrap_servers
         self.left: tuple[str, ...] = ()
         self.earlier: set[str] = set()
+        self.is_fresh = False
         self.required: Mapping[str, Any] = {}
         self.release: str | None = None
         self._topics = dict(topics or {})
@@ -161,6 +164,8 @@ class KafkaCluster(WaitingCluster):
         await run_in_thread(lambda: self.__exit__(kind, error, trace))
 
     async def _open(self) -> None:
+        if self.is_fresh:
+            await self._owner.clients.raw.warm_up()
         await self._find_foreign()
         await self._create_declared()
         # Groups of the test write their records from here on.

@@ -94,6 +94,7 @@ class KafkaRun:
             clean=options.clean or options.is_release,
             owned=options.is_release,
         )
+        cluster.is_fresh = options.is_release and servers not in self._made
         cluster.earlier = self._made.setdefault(servers, set())
         cluster.required = arguments
         cluster.release = options.where if options.is_release else None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -542,6 +543,37 @@ def test_acls_of_others_are_not_removed(guarded: FakeCluster) -> None:
 def test_acls_need_an_authorizer(fake: FakeCluster) -> None:
     with kafka_of(fake, acls=True) as kafka, pytest.raises(NotOnKafka, match=r"a Kafka with authorizer\.class\.name"):
         kafka.acls.deny("bob", "READ", group="g")
+
+
+# Connections
+
+CLIENT_CONFIG = """
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=SCRAM-SHA-256
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="{}";
+"""
+
+
+def test_it_authenticates_as_the_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(CLIENT_CONFIG.format("secret"))
+    with (
+        FakeCluster(users={"alice": "secret"}, acls=[{"principal": "alice", "operation": "ALL", "topic": "*"}]) as fake,  # type: ignore[list-item]
+        KafkaCluster(fake.bootstrap_servers, client_config=file) as kafka,
+    ):
+        kafka.topic("orders").create(1)
+        assert topics(fake) == {"orders"}
+
+
+def test_a_wrong_password_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(CLIENT_CONFIG.format("wrong"))
+    with (
+        FakeCluster(users={"alice": "secret"}) as fake,
+        pytest.raises(FakebrokerError, match="Authentication failed"),
+        KafkaCluster(fake.bootstrap_servers, client_config=file),
+    ):
+        pass
 
 
 # Errors

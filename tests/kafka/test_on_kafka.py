@@ -64,6 +64,44 @@ def test_the_service_keeps_its_promises_on_kafka(tmp_path: Path) -> None:
     assert "11 passed, 2 skipped" in output
 
 
+PERMISSIONS = """
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1})
+def test_a_lost_permission(fake_cluster):
+    consumer = Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
+    with fake_cluster.acls.deny("ANONYMOUS", "READ", group="billing"):
+        with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+            consumer.commit(offsets=[TopicPartition("orders", 0, 8)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition("orders", 0, 9)], asynchronous=False)
+    consumer.close()
+    assert fake_cluster.group("billing").offsets()["orders", 0].offset == 9
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1}, config={"group.max.size": 1}, brokers=1)
+def test_a_setting(fake_cluster):
+    one, two = (
+        Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "group.id": "billing"}) for _ in range(2)
+    )
+    one.subscribe(["orders"])
+    fake_cluster.wait(fake_cluster.group("billing").stable(members=1), polling=[one])
+    two.subscribe(["orders"])
+    assert two.poll(10).error().name() == "GROUP_MAX_SIZE_REACHED"
+    one.close()
+    two.close()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--kafka", "4.4", "--kafka-acls", "--kafka-strict")])
+def test_permissions_and_settings_are_those_of_the_test(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "test_it.py").write_text(PERMISSIONS)
+    output = run(tmp_path, "pytest", "-q", *options, "-c", os.devnull, "--rootdir", ".")
+    assert "2 passed" in output, output
+
+
 def test_a_killed_run_leaves_no_kafka(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         """
