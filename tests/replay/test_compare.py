@@ -24,6 +24,7 @@ from fakebroker.replay.comparison.compare import (
     compare,
     differing_settings,
     differing_workload,
+    is_exact,
     problems_of,
 )
 from fakebroker.replay.comparison.compared_figures import Run
@@ -73,6 +74,38 @@ def test_equal_runs_have_no_differences(healthy: Run) -> None:
     assert {each.difference for each in comparison.differences} == {0}
     assert [each.why for each in comparison.differences if each.why] == []
     assert exceeding(comparison) == []
+
+
+def simulated(run: Run, seed: int = 7) -> Run:
+    return changed(changed(run, "head/transport", "memory"), "head/seed", seed)
+
+
+def test_any_difference_of_two_simulations_with_the_same_seed_is_one(healthy: Run) -> None:
+    before = simulated(healthy)
+    value = before.summary.numbers.metrics["generations"]
+    assert value is not None
+    after = changed(before, "numbers/rebalances/generations", int(value) + 1)
+    comparison = compare(before, after)
+    assert exceeding(comparison) == ["generations"]
+    assert figure(comparison, "generations").times == float("inf")
+    assert re.search(r"generations .* exact", text_of(before, after))
+    assert not figure(compare(before, simulated(after, seed=8)), "generations").is_exact
+
+
+def test_other_workloads_and_interrupted_simulations_are_not_exact(healthy: Run) -> None:
+    before = simulated(healthy)
+    for path, value in (("head/workload/duration_s", 61), ("head/complete", False), ("head/scale", 2.0)):
+        assert not is_exact(before.summary, changed(before, path, value).summary)
+    assert not is_exact(healthy.summary, healthy.summary)
+
+
+def test_costs_that_differ_are_marked_as_better_or_worse(healthy: Run) -> None:
+    slower, quicker = (compare(healthy, synthetic_run(101, Changes(latency=factor))) for factor in (1.5, 0.6))
+    assert (figure(slower, "Heartbeat p50 ms").mark, figure(quicker, "Heartbeat p50 ms").mark) == ("worse", "better")
+    faster = compare(healthy, synthetic_run(101, Changes(rate=1.5)))
+    assert (figure(faster, "Heartbeat requests/s").exceeds, figure(faster, "Heartbeat requests/s").mark) == (True, "")
+    assert "worse" in text_of(healthy, synthetic_run(101, Changes(latency=1.5)))
+    assert figure(compare(healthy, healthy), "Heartbeat p50 ms").mark == ""
 
 
 def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests) -> None:

@@ -6,12 +6,13 @@ estimates; `replay.comparison.comparison_report` shows the result.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import lcm
+from math import inf, lcm
 from statistics import fmean
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fakebroker.replay.comparison.compared_figures import Figure, Run, Where, figures_of, latency_quantile
 from fakebroker.replay.comparison.noise import (
@@ -61,7 +62,8 @@ RULE = (
     "the two applies. "
     "Counts of a few independent events have the noise of a Poisson distribution. The noise is at least 1 % of the "
     "value. Noise that affects a whole run, such as a busy machine, is only visible in repeats of BEFORE: with "
-    "--again, given at least twice, the noise is the range in which one more repeat is expected (Student's t, 99 %)."
+    "--again, given at least twice, the noise is the range in which one more repeat is expected (Student's t, 99 %). "
+    "Two simulations of the same workload with the same seed have no noise: any difference is exact."
 )
 
 
@@ -75,6 +77,8 @@ class Difference(msgspec.Struct, frozen=True):
         noise: The noise of the difference, in the unit of the figure; None if it cannot be estimated.
         basis: What the noise is estimated from.
         why: Why the figure cannot be judged; empty if it can.
+        is_exact: Whether both runs were simulated from equal seeds, so that any difference is one.
+        is_cost: Whether a lower value is better; see `compared_figures.Figure`.
     """
 
     name: str
@@ -83,6 +87,8 @@ class Difference(msgspec.Struct, frozen=True):
     noise: float | None = None
     basis: str = ""
     why: str = ""
+    is_exact: bool = False
+    is_cost: bool = False
 
     @property
     def difference(self) -> float | None:
@@ -98,12 +104,21 @@ class Difference(msgspec.Struct, frozen=True):
         """The difference as a multiple of the noise, without its sign; None if it cannot be judged."""
         if self.why or self.difference is None:
             return None
+        if self.is_exact:
+            return inf if self.difference else 0.0
         return abs(self.difference) / self.noise if self.noise else 0.0
 
     @property
     def exceeds(self) -> bool:
         """Whether the difference exceeds the noise."""
         return self.times is not None and self.times > 1
+
+    @property
+    def mark(self) -> str:
+        """Return "worse" or "better" for a cost whose difference exceeds the noise; else an empty text."""
+        if not self.is_cost or not self.exceeds or not self.difference:
+            return ""
+        return "worse" if self.difference > 0 else "better"
 
 
 class ChangedOutcome(msgspec.Struct, frozen=True):
@@ -193,6 +208,7 @@ class _Judge:
         self.has_same_length = _has_same_length(before.summary, after.summary)
         # The same parts of runs of the same workload differ less than other parts.
         self.is_paired = self.has_same_length and not differing_workload(before.summary, after.summary)
+        self.is_exact = is_exact(before.summary, after.summary)
         lengths_ms = [round(run.summary.numbers.over_time.slice_s * 1000) for run in self.runs]
         self.merged = [lcm(*lengths_ms) // length for length in lengths_ms]
 
@@ -203,7 +219,8 @@ class _Judge:
             # An API without requests has a rate of 0, for example JoinGroup with the consumer protocol.
             missing = figure._replace(value=0 if figure.kind in ("count", "rate") else None)
             repeated = [each.get(name, missing).value for each in self.repeats]
-            yield self._difference(name, before.get(name, missing), after.get(name, missing), repeated)
+            found = self._difference(name, before.get(name, missing), after.get(name, missing), repeated)
+            yield replace(found, is_cost=figure.is_cost)
 
     def _difference(self, name: str, before: Figure, figure: Figure, repeated: Sequence[float | None]) -> Difference:
         old, new = before.value, figure.value
@@ -218,6 +235,8 @@ class _Judge:
             known = [value / spans_s[0] for value in known]
         if old == new and len(set(known)) == 1:
             return Difference(name, old, new, basis="equal")
+        if self.is_exact:
+            return Difference(name, old, new, basis="exact", is_exact=True)
         resolution = _RESOLUTION * max(abs(old), abs(new))
         if (noise := noise_of_repeats(known)) is not None:
             return Difference(name, fmean(known), new, max(noise, resolution), f"{len(known) - 1} repeats")
@@ -354,6 +373,21 @@ def _concentration(estimates: Mapping[str, Estimate]) -> str:
         f"{max(1, round(each.parts))} of {each.of} parts {of[name]}" for name, each in estimates.items() if each.of
     ]
     return f"about {' and '.join(found)}"
+
+
+def is_exact(before: Summary, after: Summary) -> bool:
+    """Return whether two runs were simulated with the same workload, settings and seed.
+
+    Then they differ only by what has changed in fakebroker, or in the cluster: nothing in them is by chance.
+    """
+    return (
+        before.head.transport == after.head.transport == "memory"
+        and before.head.seed == after.head.seed
+        and before.head.complete
+        and after.head.complete
+        and not differing_workload(before, after)
+        and not differing_settings(before, after)
+    )
 
 
 def differing_workload(before: Summary, after: Summary) -> list[str]:

@@ -20,6 +20,9 @@ Where = Callable[[Samples], Mask]
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
+_COSTS = (" ms", "unexpected errors", "lost", "unanswered", "never assigned")
+"""Ends of the names of figures that are costs, besides those whose kind says so."""
+
 _SINGLE = "one value per run: repeats of BEFORE show its noise"
 
 
@@ -53,6 +56,8 @@ class Figure(NamedTuple):
         divisions: The divisions that have such rows.
         is_steady: Whether only requests in the steady state are counted.
         chance: The range of the value in 9 of 10 runs that differ by chance only.
+        is_cost: Whether a lower value is better: latencies, failures, waits. Rates, and numbers of rebalances, follow
+            from the workload. They are neither better nor worse.
     """
 
     value: float | None
@@ -64,6 +69,7 @@ class Figure(NamedTuple):
     divisions: tuple[str, ...] = ("time", "groups")
     is_steady: bool = False
     chance: tuple[float, ...] = ()
+    is_cost: bool = False
 
 
 def figures_of(run: Run) -> dict[str, Figure]:
@@ -107,7 +113,11 @@ def figures_of(run: Run) -> dict[str, Figure]:
         found[f"sent late {key} ms"] = Figure(getattr(numbers.sent_late, f"{key}_ms"), "none", why=_SINGLE)
     if len(numbers.populations) > 1:
         found |= _figures_of_populations(summary)
-    return found
+    return {name: each._replace(is_cost=_is_cost(name, each)) for name, each in found.items()}
+
+
+def _is_cost(name: str, figure: Figure) -> bool:
+    return figure.kind in ("quantile", "member-s", "skew", "chance") or name.endswith(_COSTS)
 
 
 def _figures_of_never_parked(numbers: Numbers) -> dict[str, Figure]:

@@ -87,15 +87,15 @@ def comparison_page(before: Run, after: Run, comparison: Comparison) -> str:
 
 
 def cells(each: Difference) -> tuple[str, ...]:
-    """Return name, values, difference, noise and the multiple of the noise of a figure."""
-    times = "" if each.times is None else _times(each.times)
+    """Return name, values, difference, noise and the multiple of the noise of a figure, with "better" or "worse"."""
+    times = "" if each.times is None else "exact" if each.is_exact else _times(each.times)
     return (
         each.name,
         number(_rounded(each.before)),
         number(_rounded(each.after)),
         _signed(each),
         _noise(each),
-        times,
+        f"{times} {each.mark}".rstrip(),
     )
 
 
