@@ -12,7 +12,8 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -133,7 +134,8 @@ def _log_to_stderr(config: pytest.Config, level: str) -> None:
 
 
 def _configure_kafka(config: pytest.Config) -> None:
-    where = config.stash[_kafka] = config.getoption("kafka") or os.environ.get(_KAFKA_VARIABLE) or None
+    given = config.getoption("kafka")
+    where = config.stash[_kafka] = given if given is not None else os.environ.get(_KAFKA_VARIABLE) or None
     config.stash[_kafkas] = {}
     if where is None:
         for name in ("client_config", "prefix", "clean", "acls", "brokers", "strict"):
@@ -145,11 +147,26 @@ def _configure_kafka(config: pytest.Config) -> None:
     try:
         options = _kafka_of(config, where).options
     except ConfigError as error:
-        raise pytest.UsageError(f"--kafka {where}: {error}") from None
+        raise pytest.UsageError(f"--{error}") from None
     workers = getattr(config.option, "numprocesses", None)
     if not options.is_release and not options.prefix and isinstance(workers, int) and workers > 1:
         expected = "--kafka-prefix with several workers, which would have the same names otherwise"
-        raise pytest.UsageError(f"--kafka {where}: expected {expected}")
+        raise pytest.UsageError(f"--kafka={where}: expected {expected}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Reach or start the Kafka of the run, once, before any test and while nothing is captured."""
+    config = session.config
+    where = config.stash[_kafka]
+    if where is None or config.getoption("collectonly") or hasattr(config, "workerinput"):
+        return
+    from fakebroker.errors import FakebrokerError
+
+    has_workers = bool(getattr(config.option, "numprocesses", None))
+    try:
+        _kafka_of(config, where).prepare(has_workers=has_workers)
+    except FakebrokerError as error:
+        raise pytest.UsageError(f"--kafka={where}: {error}") from None
 
 
 def _kafka_of(config: pytest.Config, where: str) -> "KafkaRun":
@@ -171,10 +188,19 @@ def _kafka_of(config: pytest.Config, where: str) -> "KafkaRun":
             brokers=config.getoption("kafka_brokers"),
             worker=getattr(config, "workerinput", {}).get("workerid"),
         )
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        kafkas[where] = KafkaRun(options, reporter.write_line if reporter is not None else lambda line: None)
+        kafkas[where] = KafkaRun(options, partial(_say, config))
         config.add_cleanup(kafkas[where].close)
     return kafkas[where]
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    """Print a line, also while the output of a test is captured."""
+    plugins = config.pluginmanager
+    reporter, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
+    if reporter is not None:
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            reporter.ensure_newline()
+            reporter.write_line(line)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -192,7 +218,13 @@ def _new_cluster(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -
         )
     where = request.config.stash[_kafka] if mark is None else mark.args[0]
     if where is not None:
-        return _kafka_of(request.config, where).cluster(arguments)  # type: ignore[return-value]  # It has the handles.
+        from fakebroker.errors import ConfigError
+
+        try:
+            run = _kafka_of(request.config, where)
+        except ConfigError as error:
+            raise pytest.UsageError(f"the mark {error}") from None
+        return run.cluster(arguments)  # type: ignore[return-value]  # It has the same handles.
     from fakebroker.server.fake_cluster import FakeCluster
 
     return FakeCluster(**arguments)
@@ -438,6 +470,8 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for number, cluster in enumerate(_clusters_of(item), 1):
+            if call.when == "teardown" and not _is_fake(cluster):
+                continue  # It is closed.
             kind = "fake cluster" if _is_fake(cluster) else "Kafka"
             report.sections.append((f"{kind} {number}", _cluster_report(item, cluster, number)))
     if call.when == "teardown":
@@ -466,7 +500,7 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
     """Return the report on a cluster, and where its journal is kept."""
     try:
         parts = [cluster.report()]
-    except Exception as error:  # Kafka may have stopped. An exception in a report would end the run.
+    except Exception as error:  # An exception in a report would end the run. At the end of a test, Kafka is closed.
         parts = [f"no report: {error}"]
     if _is_fake(cluster) and (folder := item.config.getoption("fakebroker_keep_journal")):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))

@@ -1,7 +1,9 @@
 """`fakebroker kafka`: run a real Kafka as processes of this machine."""
 
+import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -61,6 +63,11 @@ class _Ended(BaseException):
     show_envvar=True,
     help="Directory that has the jars of Kafka and of its dependencies. Nothing is downloaded then.",
 )
+@click.option(
+    "--until-stdin-ends",
+    is_flag=True,
+    help="Stop when stdin is closed, which also happens when the parent process exits.",
+)
 def kafka(
     release: str | None,
     brokers: int,
@@ -69,6 +76,7 @@ def kafka(
     data_dir: Path | None,
     mirror: str | None,
     jars: Path | None,
+    until_stdin_ends: bool,
 ) -> None:
     """Run a real Kafka until SIGINT or SIGTERM, without a container.
 
@@ -86,6 +94,11 @@ def kafka(
             signal.signal(each, signal.SIG_IGN)  # Another one must not interrupt the removal of the data.
         raise _Ended
 
+    def end_with_stdin() -> None:
+        for _ in sys.stdin:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
     ends = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(each, end) for each in ends]
     try:
@@ -99,6 +112,8 @@ def kafka(
             mirror=mirror,
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
+        if until_stdin_ends:
+            threading.Thread(target=end_with_stdin, name="stdin", daemon=True).start()
         with cluster:
             print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
             while True:

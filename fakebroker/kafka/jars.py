@@ -103,7 +103,7 @@ def version_of(release: str) -> str:
         return RELEASES[release]
     found = _VERSION.fullmatch(release)
     if found is None or int(found[1]) < _OLDEST_MAJOR:
-        expected = one_of(RELEASES, other=f"a version since {_OLDEST_MAJOR}.0.0, such as {RELEASES['4.4']}")
+        expected = one_of(RELEASES, other=f"a full version since {_OLDEST_MAJOR}.0.0, such as {RELEASES['4.4']}")
         raise ConfigError.of("release", release, expected)
     return release
 

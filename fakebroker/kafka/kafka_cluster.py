@@ -143,6 +143,15 @@ class KafkaCluster(WaitingCluster):
             raise
         return self
 
+    def check(self) -> None:
+        """Check that Kafka can be reached, without creating anything.
+
+        Raises:
+            BrokerUnreachable, AuthenticationFailed: It cannot be used.
+        """
+        self._loop.start()
+        self._loop.stop()
+
     async def __aenter__(self) -> Self:
         return await run_in_thread(self.__enter__)
 
@@ -227,9 +236,9 @@ class KafkaCluster(WaitingCluster):
         owner.acls.clear()
         new = {*await owner.clients.admin.list_topics()} - owner.foreign_topics
         mine = {name for name in new if self._is_mine(name, owner.named_topics)}
-        # With a prefix, topics without it belong to others.
-        unknown = set() if owner.prefix else new - mine
-        left = [f"topic {name} is new and was not deleted: no handle names it" for name in sorted(unknown)]
+        # With a prefix, topics without it belong to others, unless the application has forgotten the prefix.
+        unknown = {name for name in new - mine if not owner.prefix or owner.prefix + name in owner.named_topics}
+        left = [f"topic {name} is new and was not deleted: {_ADVICE[bool(owner.prefix)]}" for name in sorted(unknown)]
         groups = {each.group_id for each in await owner.clients.admin.list_groups()}
         new_groups = groups - owner.foreign_groups
         my_groups = {name for name in new_groups if self._is_mine(name, owner.named_groups)}
@@ -285,7 +294,7 @@ class KafkaCluster(WaitingCluster):
             wanted = str(value).lower() if isinstance(value, bool) else str(value)
             actual = settings.get(name)
             if actual != wanted:
-                has = "no such setting" if name not in settings else f"{actual!r}"
+                has = "no such setting" if actual is None else actual
                 raise NotOnKafka(f"needs {name}={wanted}; {self._owner.description} has {has}")
         brokers, wanted_brokers = self.brokers.describe(), arguments.get("brokers")
         if isinstance(wanted_brokers, int) and len(brokers) != wanted_brokers:
@@ -299,11 +308,17 @@ class KafkaCluster(WaitingCluster):
         if release is not None and not f"{self.release}.".startswith(f"{release}."):
             raise NotOnKafka.fake(f"as_version={release!r}")
         if arguments.get("first_use") == "kafka":
-            raise NotOnKafka.fake("first_use='kafka', because this Kafka was used before")
+            raise NotOnKafka.fake("first_use='kafka'")
         for name in _FAKE_ALONE:
             if arguments.get(name):
                 raise NotOnKafka.fake(f"{name}={arguments[name]!r}")
 
+
+_ADVICE = {
+    False: "name it in `topics`, use a handle, or a prefix",
+    True: "the application has to use the name that `cluster.name` returns",
+}
+"""What to do about a topic that no handle names, by whether there is a prefix."""
 
 _FAKE_ALONE = ("api_versions", "proposals", "acls", "users", "listeners", "tls", "data_dir")
 """Arguments of `FakeCluster` that a running Kafka cannot follow."""

@@ -1126,23 +1126,38 @@ async def _states_of(owner: KafkaOwner, leaves: Iterable[HandleCondition[Any]]) 
     return "\n".join([await _state_of(owner, handle) for handle in handles.values()])
 
 
+def _without_prefix(owner: KafkaOwner, kind: str, name: str, known: Collection[str]) -> str:
+    """Return a line if there is something new with the same name, but without the prefix."""
+    if name not in known:
+        return ""
+    used = f"cluster.name({name!r}), which returns {owner.real(name)!r}"
+    return f"\nThere is a new {kind} {name!r} without the prefix: the application has to use {used}."
+
+
 async def _state_of(owner: KafkaOwner, handle: Handle) -> str:
     """Return the state of what a handle names, for the error of a wait."""
     if isinstance(handle, GroupHandle):
         offsets = (await committed_offsets(owner, [handle.group_id]))[handle.group_id]
         said = [f"{partition_name(place)} at {each.offset}" for place, each in offsets.items()]
         view = await _describe_group(owner, handle)
-        return f"{view}\n" + printable(f"committed by {handle.group_id}: {listed(said) if said else 'nothing'}")
+        text = f"{view}\n" + printable(f"committed by {handle.group_id}: {listed(said) if said else 'nothing'}")
+        if owner.prefix and handle.group_id not in owner.foreign_groups:
+            listings = await owner.clients.admin.list_groups()
+            text += _without_prefix(owner, "group", handle.group_id, {each.group_id for each in listings})
+        return text
     if isinstance(handle, TopicHandle | PartitionHandle):
         topic = (await _topics(owner, [handle.topic])).get(handle.topic)
+        hint = ""
+        if owner.prefix and handle.topic not in owner.foreign_topics:
+            hint = _without_prefix(owner, "topic", handle.topic, {*await owner.clients.admin.list_topics()})
         if topic is None:
-            return f"no topic `{handle.topic}`"
+            return f"no topic `{handle.topic}`{hint}"
         view_of_topic = await _topic_view(owner, handle.topic, topic)
         ends = [
             f"{each.partition}: {each.log_start_offset} to {each.log_end_offset}" for each in view_of_topic.partitions
         ]
         count = len(await _read(owner, handle.topic, None, committed=False))
-        return f"topic {handle.topic} has {counted(count, 'record')}; offsets of partitions: {', '.join(ends)}"
+        return f"topic {handle.topic} has {counted(count, 'record')}; offsets of partitions: {', '.join(ends)}{hint}"
     if isinstance(handle, TransactionHandle):
         return str(await _describe_transaction(owner, handle))
     return ", ".join(f"broker {each.node_id} is up" for each in await _brokers(owner, handle))

@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fakebroker.client.client_config import read_client_config
 from fakebroker.cluster.configs.settings import AUTHORIZER, DEFAULT_CONFIG
-from fakebroker.errors import ConfigError, NotOnKafka
+from fakebroker.errors import ConfigError, NotOnKafka, check_integer
 from fakebroker.host_port import expected_host_port, parse_host_port
-from fakebroker.kafka.jars import version_of
+from fakebroker.kafka.jars import jars, version_of
 from fakebroker.kafka.kafka_cluster import KafkaCluster
 from fakebroker.kafka.process import ApacheKafka
+from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _RELEASE = re.compile(r"\d+(\.\d+)+")
 _MOST_RUNNING = 2
@@ -63,27 +67,59 @@ class KafkaRun:
     """
 
     def __init__(self, options: KafkaOptions, say: Callable[[str], None]) -> None:
-        if options.brokers is not None and not options.is_release:
-            raise ConfigError.of("--kafka-brokers", options.brokers, f"a release with it, not --kafka {options.where}")
+        if options.brokers is not None:
+            check_integer("kafka-brokers", options.brokers, least=1)
+            if not options.is_release:
+                raise ConfigError.of("kafka-brokers", options.brokers, f"a release with it, not {options.where}")
         if options.is_release:
-            version_of(options.where)
-        else:
-            for each in options.where.split(","):
-                if parse_host_port(each.strip()) is None:
-                    expected = expected_host_port(each, "HOST:PORT, or a release such as 4.4.0")
-                    raise ConfigError.of("--kafka", options.where, expected)
+            try:
+                version_of(options.where)
+            except ConfigError as error:
+                raise ConfigError.of("kafka", options.where, error.expected or "a release") from None
+        for each in () if options.is_release else options.where.split(","):
+            if parse_host_port(each.strip()) is None:
+                expected = expected_host_port(each, "HOST:PORT, or a release such as 4.4.0")
+                raise ConfigError.of("kafka", options.where, expected)
+        if options.prefix and not is_legal_name(options.prefix):
+            raise ConfigError.of("kafka-prefix", options.prefix, LEGAL_NAME)
+        if options.client_config is not None:
+            try:
+                read_client_config(Path(options.client_config))
+            except ConfigError as error:
+                raise ConfigError(f"kafka-client-config: {str(error).removeprefix('--client-config=')}") from None
         self.options = options
         self._say = say
         self._running: dict[tuple[Any, ...], ApacheKafka] = {}
         self._made: dict[str, set[str]] = {}
+
+    def prepare(self, *, has_workers: bool) -> None:
+        """Reach the Kafka, or download and start the release.
+
+        Args:
+            has_workers: Whether the tests run in other processes, which start a Kafka each.
+
+        Raises:
+            BrokerUnreachable, AuthenticationFailed, KafkaError: There is no Kafka to use.
+        """
+        if not self.options.is_release:
+            KafkaCluster(self.options.where, client_config=self.options.client_config).check()
+        elif has_workers:
+            jars(self.options.where, say=self._say)
+        else:
+            self._started({})
 
     def cluster(self, arguments: Mapping[str, Any]) -> KafkaCluster:
         """Return a cluster for a test, which was not entered yet.
 
         Args:
             arguments: The arguments of the `FakeCluster` that the test would get.
+
+        Raises:
+            ConfigError, TypeError: The arguments are invalid, as for a fake cluster.
         """
         options = self.options
+        # The constructor of a fake cluster knows what is wrong with arguments. What it would create is left out.
+        FakeCluster(**{name: each for name, each in arguments.items() if name not in ("tls", "data_dir", "fsync")})
         servers = self._started(arguments) if options.is_release else options.where
         cluster = KafkaCluster(
             servers,
@@ -112,7 +148,15 @@ class KafkaRun:
             while len(self._running) >= _MOST_RUNNING:
                 # The first one has the settings of most tests, and stays.
                 self._running.pop(list(self._running)[-1]).__exit__(None, None, None)
-            config = {**DEFAULT_CONFIG, **_NO_MINIMUMS, **(_ACL_CONFIG if self.options.acls else {}), **settings}
+            # Several controllers wait that long, by default 1 s, before they elect the first leader.
+            quick = {"controller.quorum.election.timeout.ms": 300} if brokers > 1 else {}
+            config = {
+                **quick,
+                **DEFAULT_CONFIG,
+                **_NO_MINIMUMS,
+                **(_ACL_CONFIG if self.options.acls else {}),
+                **settings,
+            }
             # An authorizer answers followers of a controller only when it has read what they are to fetch.
             controllers = 1 if self.options.acls else None
             made = ApacheKafka(self.options.where, brokers, config, controllers, say=self._say)

@@ -378,8 +378,6 @@ class ApacheKafka:
                 "process.roles": "broker,controller" if is_controller else "broker",
                 "node.id": node_id,
                 "controller.quorum.voters": ",".join(f"{n}@{_HOST}:{each}" for n, each in enumerate(controllers, 1)),
-                # Kafka's default of 1,000 ms is how long several controllers wait before they elect the first leader.
-                "controller.quorum.election.timeout.ms": 300,
                 "controller.listener.names": "CONTROLLER",
                 "listeners": f"PLAINTEXT://{_HOST}:{port}"
                 + (f",CONTROLLER://{_HOST}:{controller}" if is_controller else ""),

@@ -177,7 +177,7 @@ def on_kafka() -> str:
         works += ["`holds`"] if cls is ClusterHandle else []
         others = [f"`{each.method.__name__}`" for each in known if f"`{each.method.__name__}`" not in works]
         rows.append((HANDLES.get(cls, "The cluster"), ", ".join(works) or "-", ", ".join(others) or "-"))
-    return table(("handle", "on Kafka", "on a fake cluster alone"), rows)
+    return table(("handle", "on Kafka", "only on a fake cluster"), rows)
 
 
 def _attributes(view: type) -> list[tuple[str, str]]:

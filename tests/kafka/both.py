@@ -147,7 +147,7 @@ def totals(runs: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
 
 def document(runs: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
     """Return both tables."""
-    return f"{totals(runs)}\n\n{table(('test', *runs, 'what Kafka has not'), rows(runs))}"
+    return f"{totals(runs)}\n\n{table(('test', *runs, 'missing on Kafka'), rows(runs))}"
 
 
 def main() -> None:

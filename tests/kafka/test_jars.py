@@ -67,7 +67,7 @@ def test_versions_of_releases(release: str, version: str) -> None:
 
 @pytest.mark.parametrize("release", ["4.x", "3.9", "3.9.1", "4.99", "4", "", "4.4.0/..", "99999.0.0"])
 def test_other_releases_are_refused(release: str) -> None:
-    with pytest.raises(ConfigError, match=r"^release='.*': expected one of 4\.0, .* or a version since 4\.0\.0"):
+    with pytest.raises(ConfigError, match=r"^release='.*': expected one of 4\.0, .* or a full version since 4\.0\.0"):
         version_of(release)
 
 

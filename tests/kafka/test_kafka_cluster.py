@@ -436,7 +436,7 @@ def test_what_others_make_meanwhile_is_not_deleted(fake: FakeCluster) -> None:
     fake.group("theirs").set_offsets({"others-0": 1})
     with pytest.raises(FakebrokerError, match="topic others is new and was not deleted"):
         kafka.__exit__(None, None, None)
-    assert kafka.left == ("topic others is new and was not deleted: no handle names it",)
+    assert kafka.left == ("topic others is new and was not deleted: name it in `topics`, use a handle, or a prefix",)
     assert [each.group_id for each in fake.groups()] == ["theirs"]
 
 

@@ -176,7 +176,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--release", "3.9"), "release='3.9': expected one of 4.0, 4.1, 4.2, 4.3, 4.4 or a version since 4.0.0"),
+        (("--release", "3.9"), "release='3.9': expected one of 4.0, 4.1, 4.2, 4.3, 4.4 or a full version since 4.0.0"),
         (("--brokers", "0"), "brokers=0: expected an integer >= 1"),
         (("--port", "65534"), "port=65534: expected an integer from 0 to 65533"),
         (("--config", "a"), "--config='a': expected KEY=VALUE"),

@@ -229,15 +229,89 @@ def test_clients_of_a_skipped_test_do_not_live_on(fake: FakeCluster, pytester: p
     [
         (("--kafka-clean",), "--kafka-clean: expected --kafka with it"),
         (("--kafka-prefix", "ci-"), "--kafka-prefix: expected --kafka with it"),
-        (("--kafka", "nowhere"), "--kafka nowhere: *HOST:PORT, or a release such as 4.4.0"),
-        (("--kafka", "3.9.0"), "--kafka 3.9.0: release='3.9.0': *"),
-        (("--kafka", "127.0.0.1:9092", "--kafka-brokers", "3"), "*--kafka-brokers=3: *"),
+        (("--kafka", "nowhere"), "--kafka='nowhere': expected HOST:PORT, or a release such as 4.4.0"),
+        (("--kafka", ""), "--kafka='': expected HOST:PORT, or a release such as 4.4.0"),
+        (("--kafka", "3.9.0"), "--kafka='3.9.0': expected one of 4.0, *a full version since 4.0.0*"),
+        (("--kafka", "127.0.0.1:1", "--kafka-brokers", "3"), "--kafka-brokers=3: expected a release with it*"),
+        (("--kafka", "4.4", "--kafka-brokers", "0"), "--kafka-brokers=0: expected an integer >= 1"),
+        (("--kafka", "127.0.0.1:1", "--kafka-prefix", "a/b"), "--kafka-prefix='a/b': expected a name of *"),
+        (
+            ("--kafka", "127.0.0.1:1", "--kafka-client-config", "no.properties"),
+            "--kafka-client-config: 'no.properties': expected a file of properties (No such file or directory)",
+        ),
+        (("--kafka", "127.0.0.1:1"), "--kafka=127.0.0.1:1: *127.0.0.1:1 cannot be reached: Connection refused"),
     ],
 )
 def test_options_without_effect_are_errors(pytester: pytest.Pytester, options: tuple[str, ...], message: str) -> None:
     result = run(pytester, TWO_TESTS, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{message}*"])
+
+
+def test_mistakes_in_marks_are_the_same_errors_as_on_a_fake(fake: FakeCluster, pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        @pytest.mark.fake_cluster(topic={"orders": 1})
+        def test_unknown(fake_cluster):
+            pass
+
+        @pytest.mark.fake_cluster(clock="manuel")
+        def test_clock(fake_cluster):
+            pass
+
+        @pytest.mark.fake_cluster(topics={"or ders": 1})
+        def test_topic(fake_cluster):
+            pass
+
+        @pytest.mark.fake_cluster(config={"group.max.siz": 5})
+        def test_config(fake_cluster):
+            pass
+    """
+    on_fake, on_kafka = run(pytester, source), on(fake, pytester, source)
+    for result in (on_fake, on_kafka):
+        result.assert_outcomes(errors=4)
+    errors = [[line for line in result.outlines if line.startswith("E  ")] for result in (on_fake, on_kafka)]
+    assert errors[0] == errors[1]
+
+
+def test_a_mark_with_a_mistake_is_named(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "import pytest\n@pytest.mark.kafka('foo')\ndef test_it(fake_cluster): pass")
+    result.stdout.fnmatch_lines(["*the mark kafka='foo': expected HOST:PORT, or a release such as 4.4.0"])
+
+
+def test_a_forgotten_prefix_is_named(fake: FakeCluster, pytester: pytest.Pytester) -> None:
+    result = on(
+        fake,
+        pytester,
+        f"""
+        import pytest
+        from confluent_kafka import Producer, Consumer, TopicPartition
+
+        @pytest.mark.fake_cluster(topics={{"orders": 1}})
+        def test_topic(fake_cluster):
+            producer = Producer({{"bootstrap.servers": "{fake.bootstrap_servers}"}})
+            producer.produce("orders", b"a")
+            assert producer.flush(10) == 0
+            fake_cluster.wait(fake_cluster.topic("orders").has(1), 0)
+
+        @pytest.mark.fake_cluster(topics={{"payments": 1}})
+        def test_group(fake_cluster):
+            consumer = Consumer({{"bootstrap.servers": "{fake.bootstrap_servers}", "group.id": "billing"}})
+            consumer.commit(offsets=[TopicPartition("ci-payments", 0, 1)], asynchronous=False)
+            consumer.close()
+            fake_cluster.wait(fake_cluster.group("billing").committed("payments-0", at_least=1), 0)
+        """,
+        *("--kafka-prefix", "ci-"),
+    )
+    result.assert_outcomes(failed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*topic orders is new and was not deleted: the application has to use the name that `cluster.name` returns",
+            "*There is a new topic 'orders' without the prefix: *cluster.name('orders'), which returns 'ci-orders'.",
+            "*There is a new group 'billing' without the prefix: *",
+        ]
+    )
 
 
 def test_workers_need_a_prefix(fake: FakeCluster, pytester: pytest.Pytester) -> None:
