@@ -46,6 +46,7 @@ from fakebroker.replay.spark.simulation_tasks import (
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.target_cluster import (
     DEFAULT_OFFSETS_PARTITIONS,
+    broker_settings,
     brokers,
     check_answers,
     check_unused,
@@ -127,6 +128,11 @@ def play(options: ReplayOptions) -> int:
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepare(options, workload, seed, out, stack)
+        if options.bootstrap is not None:
+            for line in preconditions.setting_warnings(
+                workload, trio.run(broker_settings, run.bootstrap, run.security)
+            ):
+                console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
         thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
         with status_line(console, "Starting Spark"):
             events = workload.event_count(folds=run.record == "changes")

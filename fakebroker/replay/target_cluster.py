@@ -9,8 +9,16 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
+from fakebroker.client.transport_security import TransportSecurity
+from fakebroker.client.trio_brokers import TrioBrokers
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.host_port import format_host_port
+from fakebroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.wording import listed
@@ -22,6 +30,7 @@ _RETRY_S = 0.1
 _MAX_REPLICAS = 3
 _MOST_NAMES = 3
 """Maximum number of topics, and of groups, that an error names."""
+_BROKER_RESOURCE = 4
 _OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_OFFSETS_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
@@ -149,6 +158,31 @@ async def brokers(bootstrap: str, security: ClientSecurity = PLAINTEXT) -> dict[
                 nodes = (await admin.describe_cluster()).nodes
                 return {node.node_id: format_host_port(node.host, node.port) for node in nodes}
     return {}
+
+
+async def broker_settings(bootstrap: str, security: ClientSecurity = PLAINTEXT) -> dict[str, str]:
+    """Return the settings of a broker by Kafka's names; none if it does not tell them.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
+        security: How connections are encrypted and authenticated.
+    """
+    found: dict[str, str] = {}
+    with trio.move_on_after(_READY_TIMEOUT_S):
+        async with trio.open_nursery() as nursery:
+            asked = TrioBrokers(bootstrap, CLIENT_ID, nursery, security=TransportSecurity(security))
+            with suppress(FakebrokerError):
+                metadata: MetadataResponse = await asked.request(MetadataRequest(topics=[]))
+                node_id = metadata.brokers[0].node_id
+                resource = DescribeConfigsResource(
+                    resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=None
+                )
+                response: DescribeConfigsResponse = await asked.request(
+                    DescribeConfigsRequest(resources=[resource]), node_id
+                )
+                found = {each.name: each.value for each in response.results[0].configs if each.value is not None}
+            nursery.cancel_scope.cancel()
+    return found
 
 
 async def unreachable_brokers(known: Mapping[int, str], security: ClientSecurity = PLAINTEXT) -> list[int]:

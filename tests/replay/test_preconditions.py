@@ -5,11 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
+from fakebroker import FakeCluster
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.commands import replay
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, ReplayOptions
-from fakebroker.replay.verify.preconditions import check_required, unmet_preconditions
+from fakebroker.replay.target_cluster import broker_settings
+from fakebroker.replay.verify.preconditions import check_required, setting_warnings, unmet_preconditions
 from fakebroker.replay.workload.workload import load_workload
 from tests.support.replay.workload_files import WITHOUT_GROUPS
 
@@ -147,3 +150,61 @@ def test_promises_that_cannot_be_exercised_are_named_before_spark_starts(
     assert warnings[-1].startswith(
         "Warning: This run exercises the promise answered in part: duration_s (100) is less "
     )
+
+
+# Settings of a cluster
+
+
+EXPECTING = f"""duration_s = 20
+{GROUPS}
+[[expect]]
+metric = "unassigned_member_s"
+per = "member"
+comparison = ">="
+value = 3
+
+[[expect]]
+metric = "lost"
+comparison = "=="
+value = 0
+"""
+DELAY = "group.initial.rebalance.delay.ms"
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "lines"),
+    [
+        (EXPECTING, {DELAY: "3000"}, []),
+        (EXPECTING, {}, []),
+        (
+            EXPECTING,
+            {DELAY: "0"},
+            [
+                f"The cluster has {DELAY}=0; the workload was written for 3000. These expectations depend on it: "
+                "unassigned_member_s per member >= 3"
+            ],
+        ),
+        (f"duration_s = 20\n{GROUPS}", {DELAY: "0"}, []),
+        (
+            f"duration_s = 20\n{GROUPS}",
+            {DELAY: "30000"},
+            [
+                f"The cluster has {DELAY}=30000; the workload was written for 3000. Its duration_s (20) ends before "
+                "the first group is assigned"
+            ],
+        ),
+        (f"{EXPECTING}[cluster]\nconfig = {{ '{DELAY}' = 0 }}\n", {DELAY: "0"}, []),
+    ],
+)
+def test_settings_that_the_cluster_has_otherwise(
+    tmp_path: Path, source: str, settings: dict[str, str], lines: list[str]
+) -> None:
+    file = tmp_path / "workload.toml"
+    file.write_text(source + "\n[topics]\norders = 3\n" if "[topics]" not in source else source)
+    assert setting_warnings(load_workload(file), settings) == lines
+
+
+def test_the_settings_of_a_cluster_are_read() -> None:
+    with FakeCluster(brokers=2, config={DELAY: 1234}) as cluster:
+        assert trio.run(broker_settings, cluster.bootstrap_servers)[DELAY] == "1234"
+    assert trio.run(broker_settings, "127.0.0.1:1") == {}

@@ -3,10 +3,10 @@
 Without the preconditions, no run of the workload can have a case of the promise. With them, a run may still have none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
-from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS, Config
 from fakebroker.errors import ConfigError
 from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, TARGET_HEARTBEATS
 from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, TRANSACTION_PROMISES, applicable_promises
@@ -20,6 +20,18 @@ _BOUND_S = BOUND_US / 1e6
 _OVERDUE_S = OVERDUE_US / 1e6
 _OVERDUE_TRANSACTION_S = OVERDUE_TRANSACTION_US / 1e6
 _INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+_METRICS_BY_SETTING = {
+    _INITIAL_DELAY: (
+        *("generations", "rebalances", "rebalance_p50_ms", "rebalance_p99_ms", "rebalance_max_ms"),
+        *("unassigned_member_s", "unassigned_partition_s", "members_joined"),
+    ),
+    "group.consumer.heartbeat.interval.ms": (
+        *("requests", "requests_per_s", "rebalance_p50_ms", "rebalance_p99_ms", "rebalance_max_ms"),
+        *("unassigned_member_s", "unassigned_partition_s"),
+    ),
+    "group.consumer.session.timeout.ms": ("unassigned_member_s", "unassigned_partition_s", "generations"),
+}
+"""The metrics that depend on a setting of the brokers."""
 _ON_ASSIGNMENTS = (
     "one-owner",
     "covered",
@@ -94,6 +106,27 @@ def warnings(workload: Workload, *, is_embedded: bool = True) -> list[str]:
             f"({workload.duration_s:g}) is less than rebalance_timeout_ms ({shortest_ms:g}) plus {_OVERDUE_S:g} s, so "
             "JoinGroup and SyncGroup are overdue only if requests of other members show it"
         )
+    return lines
+
+
+def setting_warnings(workload: Workload, settings: Mapping[str, str]) -> list[str]:
+    """Return a line for each setting on which the results depend, and that a cluster has otherwise than the workload.
+
+    Args:
+        workload: The workload. Its `[cluster]` says for which settings its expectations were written.
+        settings: The settings of a broker, by Kafka's names.
+    """
+    expected, lines = Config({**KAFKA_DEFAULTS, **workload.cluster.config}), []
+    for name, metrics in _METRICS_BY_SETTING.items():
+        written_for, actual = str(expected.number(name)), settings.get(name)
+        if actual is None or actual == written_for:
+            continue
+        concerned = [str(each) for each in workload.expect if each.kind in metrics]
+        line = f"The cluster has {name}={actual}; the workload was written for {written_for}"
+        if name == _INITIAL_DELAY and workload.duration_s * 1000 <= float(actual):
+            lines.append(f"{line}. Its duration_s ({workload.duration_s:g}) ends before the first group is assigned")
+        elif concerned:
+            lines.append(f"{line}. These expectations depend on it: {'; '.join(concerned)}")
     return lines
 
 
