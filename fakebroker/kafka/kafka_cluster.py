@@ -32,6 +32,8 @@ from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.waits import WaitingCluster
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
+END_S = 20.0
+"""How long the end of a test may take. Kafka may have stopped."""
 _MOST_GROUPS = 1_000
 """Up to this number of groups that existed before, the end of a test looks which of them it has used."""
 
@@ -231,6 +233,10 @@ class KafkaCluster(WaitingCluster):
 
     async def _remove_all(self) -> list[str]:
         """Delete what the test has made. Return a sentence for each thing that it leaves or should not have used."""
+        with trio.fail_after(END_S):
+            return await self._remove()
+
+    async def _remove(self) -> list[str]:
         owner = self._owner
         await owner.clients.raw.remove_acls()
         owner.acls.clear()

@@ -316,7 +316,6 @@ class KafkaOwner(WaitOwner):
         run = OPERATIONS.get(definition.name)
         if run is None:
             raise NotOnKafka.fake(_text_of(handle, definition))
-        self.note(handle)
         return self.loop.call(lambda: _in_time(lambda: run(self, handle, **arguments), definition.name))
 
     # Waits

@@ -21,6 +21,7 @@ from fakebroker import (
 )
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.cluster.seeding.producer import partition_for_key
+from fakebroker.kafka import kafka_cluster
 from fakebroker.kafka.kafka_owner import FIRST_PAUSE_S, LONGEST_PAUSE_S, UNKNOWN
 
 
@@ -88,7 +89,16 @@ def test_committed_records_leave_out_those_of_open_and_aborted_transactions(
     fake.transaction("pay").seed(state="Ongoing", records={"orders-0": 2})
     kafka.topic("orders").produce(["after"], partition=0)
     assert (len(kafka.topic("orders").records()), kafka.topic("orders").records(committed=True)) == (3, [])
-    assert kafka.topic("orders").end_offsets(committed=True) == fake.topic("orders").end_offsets(committed=True)
+    for committed in (True, False):
+        ends = kafka.topic("orders").end_offsets(committed=committed)
+        assert ends == fake.topic("orders").end_offsets(committed=committed)
+    assert kafka.topic("orders").end_offsets() == {"orders-0": 3, "orders-1": 0}
+    assert kafka.holds(kafka.topic("orders").has(3) & ~kafka.topic("orders").has(1, committed=True))
+    kafka.group("billing").set_offsets({"orders-0": 0})
+    assert (kafka.group("billing").lag(), kafka.group("billing").lag(committed=True)) == (
+        {"orders-0": 3},
+        {"orders-0": 0},
+    )
     fake.transaction("pay").abort()
     assert [record.value for record in kafka.topic("orders").records(committed=True)] == [b"after"]
 
@@ -105,6 +115,14 @@ def test_a_group_is_described(fake: FakeCluster, kafka: KafkaCluster, kind: Any)
         assert mine.subscribed_topics == ("orders",)
         assert (mine.session_timeout_ms, mine.rebalance_timeout_ms) == (UNKNOWN, UNKNOWN)
     assert [each.group_id for each in kafka.groups()] == ["billing"]
+
+
+def test_a_group_that_does_not_change_is_described_once(fake: FakeCluster, kafka: KafkaCluster) -> None:
+    fake.group("billing").seed(members=1, topics=["orders"])
+    kafka.group("billing").describe()
+    before = fake.journal.count("DescribeGroups")
+    kafka.group("billing").describe()
+    assert fake.journal.count("DescribeGroups") == before + 1
 
 
 def test_a_group_that_does_not_exist_is_dead(kafka: KafkaCluster) -> None:
@@ -530,6 +548,8 @@ def test_acls_are_added_and_removed(guarded: FakeCluster) -> None:
         kafka.topic("orders").describe()
         kafka.acls.deny("ANONYMOUS", "READ", group="g")
         kafka.acls.allow("ANONYMOUS", "READ", group="g")
+        with pytest.raises(ConfigError, match="an ACL that exists"):
+            guarded.acls.remove("ANONYMOUS", "READ", "deny", group="g")
         kafka.acls.deny("bob", "READ", group="g")
     with pytest.raises(ConfigError, match="none of the 3"):
         guarded.acls.remove("bob", "READ", "deny", group="g")
@@ -607,6 +627,14 @@ def test_it_says_that_it_is_closed(fake: FakeCluster) -> None:
         pass
     with pytest.raises(FakebrokerError, match="not open"):
         kafka.wait(kafka.topic("orders").exists())
+
+
+def test_a_kafka_that_has_stopped_may_have_something_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_cluster, "END_S", 0.2)
+    with FakeCluster(brokers=1) as fake:
+        kafka = kafka_of(fake).__enter__()
+    with pytest.raises(FakebrokerError, match="topics and groups of this test may be left: Kafka is too slow"):
+        kafka.__exit__(None, None, None)
 
 
 def test_an_error_at_the_end_does_not_hide_the_error_of_the_test(fake: FakeCluster) -> None:
