@@ -163,7 +163,7 @@ class KafkaCluster(WaitingCluster):
         try:
             self.left = tuple(self._loop.call(self._remove_all))
         except (FakebrokerError, trio.TooSlowError) as failure:
-            self.left = (f"topics and groups of this test may be left: {failure or 'Kafka is too slow'}",)
+            self.left = (f"topics and groups of this test may be left: {str(failure) or 'Kafka is too slow'}",)
         finally:
             self._loop.stop()
         if self.left and error is None:

@@ -661,17 +661,10 @@ async def _create_topic(
     replication_factor: int | None = None,
     configs: Mapping[str, Any] | None = None,
 ) -> None:
-    settings = {key: _setting(value) for key, value in (configs or {}).items()}
+    settings = {
+        key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in (configs or {}).items()
+    }
     await create_topics(owner, [NewTopic(owner.real(handle.topic), partitions, replication_factor or -1, settings)])
-
-
-def _setting(value: object) -> str | None:
-    """Return the value of a config as Kafka's clients send it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return None if value is None else str(value)
 
 
 async def _create_partitions(owner: KafkaOwner, handle: TopicHandle, total: int) -> None:

@@ -77,6 +77,21 @@ def test_records_are_produced_and_read(fake: FakeCluster, kafka: KafkaCluster) -
     assert orders.end_offsets() == fake.topic("orders").end_offsets()
 
 
+def test_topics_and_partitions_of_handles(fake: FakeCluster, kafka: KafkaCluster) -> None:
+    payments = kafka.topic("payments")
+    payments.create(1, configs={"retention.ms": 5_000, "unclean.leader.election.enable": True})
+    payments.create_partitions(3)
+    assert len(fake.topic("payments").describe().partitions) == 3
+    with pytest.raises(ConfigError, match="partition=7"):
+        payments.records(7)
+    with pytest.raises(ConfigError, match="TOPIC_ALREADY_EXISTS"):
+        payments.create(1)
+    payments.delete()
+    assert topics(fake) == {"orders"}
+    with pytest.raises(ConfigError, match="topic='payments'"):
+        payments.delete()
+
+
 def test_large_values_are_produced_in_several_batches(fake: FakeCluster, kafka: KafkaCluster) -> None:
     values = [bytes([number]) * 400_000 for number in range(5)]
     kafka.topic("orders").produce(values, partition=0)
@@ -553,6 +568,13 @@ def test_acls_are_added_and_removed(guarded: FakeCluster) -> None:
         kafka.acls.deny("bob", "READ", group="g")
     with pytest.raises(ConfigError, match="none of the 3"):
         guarded.acls.remove("bob", "READ", "deny", group="g")
+
+
+def test_on_a_kafka_of_its_own_the_first_acl_denies_nothing_else(guarded: FakeCluster) -> None:
+    with kafka_of(guarded, acls=True, owned=True) as kafka:
+        kafka.acls.deny("bob", "READ", group="g")
+        kafka.acls.deny("bob", "READ", group="h")
+        guarded.acls.remove("*", "ALL", "allow", transactional_id="*")
 
 
 def test_acls_of_others_are_not_removed(guarded: FakeCluster) -> None:
