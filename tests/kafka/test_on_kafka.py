@@ -19,7 +19,7 @@ from tests.kafka.both import PAGE, SERVICE
 
 pytestmark = pytest.mark.slow
 
-_RUN_S = 120
+_RUN_S = 240
 
 
 def environment() -> dict[str, str]:
