@@ -449,6 +449,17 @@ def test_clean_with_a_prefix_deletes_what_begins_with_it(fake: FakeCluster) -> N
     assert {each.group_id for each in fake.groups()} == {"old-group"}
 
 
+def test_internal_topics_keep_their_names_and_are_kept(fake: FakeCluster) -> None:
+    with kafka_of(fake, clean=True, prefix="__") as kafka:
+        kafka.group("billing").set_offsets({"orders-0": 1})
+        offsets = kafka.topic("__consumer_offsets")
+        assert offsets.describe() == fake.topic("__consumer_offsets").describe()
+        assert offsets.end_offsets() == fake.topic("__consumer_offsets").end_offsets()
+        assert [each.name for each in kafka.topics()] == ["orders"]
+    assert fake.topic("__consumer_offsets").describe().is_internal
+    assert (topics(fake), fake.groups()) == (set(), [])
+
+
 def test_what_the_test_has_made_is_deleted_also_after_a_failure(fake: FakeCluster) -> None:
     def fail() -> None:
         with kafka_of(fake) as kafka:
@@ -605,6 +616,20 @@ def test_it_authenticates_as_the_file_says(tmp_path: Path) -> None:
     ):
         kafka.topic("orders").create(1)
         assert topics(fake) == {"orders"}
+
+
+def test_it_encrypts_as_the_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    with FakeCluster(brokers=2, tls=True) as fake:
+        trusted = f"ssl.truststore.type=PEM\nssl.truststore.location={fake.tls.ca_file}\n"
+        file.write_text(f"security.protocol=SSL\n{trusted}")
+        with KafkaCluster(fake.bootstrap_servers, {"orders": 2}, client_config=file) as kafka:
+            kafka.topic("orders").produce(["a", "b"])
+            assert [each.value for each in kafka.wait(kafka.topic("orders").has(2))] == [b"a", b"b"]
+        file.write_text("security.protocol=SSL\n")
+        untrusting = KafkaCluster(fake.bootstrap_servers, client_config=file)
+        with pytest.raises(FakebrokerError, match="certificate"), untrusting:
+            pass
 
 
 def test_a_wrong_password_is_an_error(tmp_path: Path) -> None:
