@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from fakebroker.cli.settings import each_once, setting
+from fakebroker.cli.settings import config_option, each_once, port_option, setting, until_stdin_ends_option
 
 _CHECK_EVERY_S = 0.2
 
@@ -27,19 +27,8 @@ class _Ended(BaseException):
     help="Release of Kafka, such as 4.4 or 4.4.0; 4.0.0 or newer.",
 )
 @click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; all are controllers, too.")
-@click.option(
-    "--port",
-    type=int,
-    default=9092,
-    show_default=True,
-    help="Port of the first broker; the others use the ports that follow. 0 selects free ports.",
-)
-@click.option(
-    "--config",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Set a broker config by Kafka's name, such as group.max.size=100; repeatable.",
-)
+@port_option
+@config_option
 @click.option(
     "--data-dir",
     metavar="DIR",
@@ -63,11 +52,7 @@ class _Ended(BaseException):
     show_envvar=True,
     help="Directory that has the jars of Kafka and of its dependencies. Nothing is downloaded then.",
 )
-@click.option(
-    "--until-stdin-ends",
-    is_flag=True,
-    help="Stop when stdin is closed, which also happens when the parent process exits.",
-)
+@until_stdin_ends_option
 def kafka(
     release: str | None,
     brokers: int,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fakebroker.cli.settings import each_once, setting
+from fakebroker.cli.settings import config_option, each_once, port_option, setting, until_stdin_ends_option
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError, check_number
 from fakebroker.host_port import expected_host_port, parse_host_port
@@ -51,22 +51,11 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     multiple=True,
     help="Rack of the brokers (broker.rack); repeatable: brokers are in these racks in turn.",
 )
-@click.option(
-    "--port",
-    type=int,
-    default=9092,
-    show_default=True,
-    help="Port of the first broker; the others use the ports that follow. 0 selects free ports.",
-)
+@port_option
 @click.option(
     "--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="Create a topic, such as orders:6; repeatable."
 )
-@click.option(
-    "--config",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Set a broker config by Kafka's name, such as group.max.size=100; repeatable.",
-)
+@config_option
 @click.option(
     "--host",
     metavar="ADDRESS",
@@ -158,11 +147,7 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     help="When changes in --data-dir are forced to the disk. always: before they are answered; interval: every second, "
     "which only a failure of the machine can tell.",
 )
-@click.option(
-    "--until-stdin-ends",
-    is_flag=True,
-    help="Stop when stdin is closed, which also happens when the parent process exits.",
-)
+@until_stdin_ends_option
 @click.option(
     "--control",
     metavar="HOST:PORT",

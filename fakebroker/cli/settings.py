@@ -1,11 +1,34 @@
-"""Parses options that several commands have: repeatable options with names, and broker configs."""
+"""Options of the commands that run brokers, and how repeatable options with names are parsed."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import click
+
 from fakebroker.errors import ConfigError
 
 T = TypeVar("T")
+
+port_option = click.option(
+    "--port",
+    type=int,
+    default=9092,
+    show_default=True,
+    help="Port of the first broker; the others use the ports that follow. 0 selects free ports.",
+)
+
+config_option = click.option(
+    "--config",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a broker config by Kafka's name, such as group.max.size=100; repeatable.",
+)
+
+until_stdin_ends_option = click.option(
+    "--until-stdin-ends",
+    is_flag=True,
+    help="Stop when stdin is closed, which also happens when the parent process exits.",
+)
 
 
 def each_once(option: str, texts: Iterable[str], parse: Callable[[str], tuple[str, T]]) -> dict[str, T]:

@@ -16,9 +16,9 @@ from fakebroker.client.client_config import read_client_config
 from fakebroker.client.errors import AdminError
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import addresses
+from fakebroker.cluster.configs.definitions import config_text
 from fakebroker.cluster.handles.group import GroupHandle
 from fakebroker.cluster.handles.topic import TopicHandle
-from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.conform.removal import delete_groups
 from fakebroker.errors import ConfigError, FakebrokerError, NotOnKafka, check_integer
 from fakebroker.kafka.kafka_owner import (
@@ -210,7 +210,7 @@ class KafkaCluster(WaitingCluster):
         topics, groups = topics - doomed, {name: groups[name] for name in groups.keys() - doomed_groups}
         for name in sorted(topics & declared):
             raise existed_before("topic", name, owner.description, is_clean=False)
-        owner.foreign_topics, owner.foreign_groups = topics - {*INTERNAL_TOPICS}, set(groups)
+        owner.foreign_topics, owner.foreign_groups = topics, set(groups)
 
     async def _with_offsets_only_of(self, groups: Iterable[str], topics: set[str]) -> set[str]:
         """Return the groups that have committed offsets of these topics alone, or none."""
@@ -297,7 +297,7 @@ class KafkaCluster(WaitingCluster):
         """
         settings = self._owner.clients.raw.settings
         for name, value in (arguments.get("config") or {}).items():
-            wanted = str(value).lower() if isinstance(value, bool) else str(value)
+            wanted = config_text(value)
             actual = settings.get(name)
             if actual != wanted:
                 has = "no such setting" if actual is None else actual

@@ -18,6 +18,7 @@ from fakebroker.client.admin.descriptions import (
     GroupDescription,
     MemberDescription,
     NewTopic,
+    Node,
     TransactionDescription,
 )
 from fakebroker.client.errors import AdminError, BrokerUnreachable, ConnectionLost, error_code
@@ -25,10 +26,11 @@ from fakebroker.client.security import ClientSecurity
 from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.client.trio_brokers import TrioBrokers
 from fakebroker.cluster.acl_rules import ALLOW_EVERYTHING, AclRule
+from fakebroker.cluster.configs.definitions import config_text
 from fakebroker.cluster.configs.settings import AUTHORIZER
 from fakebroker.cluster.handles.brokers import BrokerHandle
 from fakebroker.cluster.handles.cluster import ClusterHandle
-from fakebroker.cluster.handles.conditions import Condition, Found, HandleCondition, has_predicates
+from fakebroker.cluster.handles.conditions import Condition, Found, HandleCondition, handle_conditions, has_predicates
 from fakebroker.cluster.handles.definition import NONE, Definition, Handle, key_of
 from fakebroker.cluster.handles.group import GroupHandle, state_matches
 from fakebroker.cluster.handles.topic import PartitionHandle, PartitionView, TopicHandle, TopicView
@@ -254,7 +256,6 @@ class KafkaOwner(WaitOwner):
     Attributes:
         foreign_topics, foreign_groups: Names in Kafka that existed before the test. Handles on them are refused.
         named_topics, named_groups: Names in Kafka that handles have named.
-        has_all: Whether everything in this Kafka belongs to the test.
     """
 
     def __init__(self, loop: KafkaLoop, prefix: str, *, allows_acls: bool, is_owned: bool, is_clean: bool) -> None:
@@ -282,8 +283,8 @@ class KafkaOwner(WaitOwner):
         return name if name in INTERNAL_TOPICS else self.prefix + name
 
     def own(self, real: str) -> str:
-        """Return the name in the test."""
-        return real.removeprefix(self.prefix)
+        """Return the name in the test: the reverse of `real`."""
+        return real if real in INTERNAL_TOPICS else real.removeprefix(self.prefix)
 
     def own_places(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return partitions with the names of their topics in the test."""
@@ -351,7 +352,7 @@ class KafkaOwner(WaitOwner):
 
     def state_text(self, condition: Condition[Any]) -> str:
         """Return the state of the things that a condition is about, as text."""
-        leaves = [each for each in condition.leaves() if isinstance(each, HandleCondition)]
+        leaves = handle_conditions(condition)
         return self.loop.call(lambda: _in_time(lambda: _states_of(self, leaves), "a look at the state"))
 
 
@@ -373,7 +374,7 @@ class KafkaWatch:
             self._sample()
 
     def _sample(self) -> None:
-        leaves = [each for each in self._condition.leaves() if isinstance(each, HandleCondition)]
+        leaves = handle_conditions(self._condition)
         try:
             results = dict(zip(map(id, leaves), self._owner.look(leaves), strict=True))
         except (FakebrokerError, TypeError) as error:
@@ -439,7 +440,6 @@ def _text_of(handle: Handle, definition: Definition) -> str:
     """Return a method as its caller has written it, such as "cluster.group('billing').hold"."""
     kind, key = definition.thing, key_of(handle)
     if kind == "partition":
-        kind, key = "topic", {"topic": key["topic"]}
         return f"cluster.topic({key['topic']!r}).partition(...).{definition.method.__name__}"
     named = f"{kind}({', '.join(map(repr, key.values()))})" if key else kind
     return ".".join(filter(None, ["cluster", named, definition.method.__name__]))
@@ -471,11 +471,7 @@ async def _topics(owner: KafkaOwner, names: Collection[str]) -> dict[str, Metada
     wanted = [MetadataRequestTopic(name=owner.real(name)) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     response: MetadataResponse = await owner.clients.brokers.request(request)
-    return {
-        name if (name := each.name or "") in INTERNAL_TOPICS else owner.own(name): each
-        for each in response.topics
-        if not each.error_code
-    }
+    return {owner.own(each.name or ""): each for each in response.topics if not each.error_code}
 
 
 async def _topic(owner: KafkaOwner, name: str) -> MetadataResponseTopic:
@@ -514,10 +510,7 @@ async def _offsets_of(
         return {}
     level: Literal["read_committed", "read_uncommitted"] = "read_committed" if committed else "read_uncommitted"
     found = await owner.clients.admin.list_offsets(wanted, isolation_level=level)
-    return {
-        (topic if topic in INTERNAL_TOPICS else owner.own(topic), index): each.offset
-        for (topic, index), each in found.values_by_key.items()
-    }
+    return {(owner.own(topic), index): each.offset for (topic, index), each in found.values_by_key.items()}
 
 
 async def _read(owner: KafkaOwner, name: str, partition: int | None, *, committed: bool) -> list[RecordView]:
@@ -661,9 +654,7 @@ async def _create_topic(
     replication_factor: int | None = None,
     configs: Mapping[str, Any] | None = None,
 ) -> None:
-    settings = {
-        key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in (configs or {}).items()
-    }
+    settings = {key: config_text(each) for key, each in (configs or {}).items()}
     await create_topics(owner, [NewTopic(owner.real(handle.topic), partitions, replication_factor or -1, settings)])
 
 
@@ -874,7 +865,7 @@ async def _lag(owner: KafkaOwner, handle: GroupHandle, committed: bool = False) 
 async def _group_coordinator(owner: KafkaOwner, handle: GroupHandle) -> BrokerView:
     real = owner.real(handle.group_id)
     node = (await owner.clients.admin.find_coordinators([real])).all()[real]
-    return BrokerView(node.node_id, node.host, node.port, True, node.rack)
+    return _broker_view(node)
 
 
 async def _set_offsets(
@@ -993,7 +984,7 @@ async def _hanging(owner: KafkaOwner, handle: ClusterHandle) -> list[HangingTran
 async def _transaction_coordinator(owner: KafkaOwner, handle: TransactionHandle) -> BrokerView:
     real = owner.real(handle.transactional_id)
     node = (await owner.clients.admin.find_coordinators([real], "transaction")).all()[real]
-    return BrokerView(node.node_id, node.host, node.port, True, node.rack)
+    return _broker_view(node)
 
 
 async def _fence_producer(owner: KafkaOwner, handle: TransactionHandle) -> None:
@@ -1005,10 +996,13 @@ async def _fence_producer(owner: KafkaOwner, handle: TransactionHandle) -> None:
 # Brokers and ACLs
 
 
+def _broker_view(node: Node) -> BrokerView:
+    return BrokerView(node.node_id, node.host, node.port, True, node.rack)
+
+
 async def _brokers(owner: KafkaOwner, handle: Handle) -> list[BrokerView]:
     nodes = (await owner.clients.admin.describe_cluster()).nodes
-    views = [BrokerView(each.node_id, each.host, each.port, True, each.rack) for each in nodes]
-    return sorted(views, key=lambda each: each.node_id)
+    return sorted(map(_broker_view, nodes), key=lambda each: each.node_id)
 
 
 async def _broker(owner: KafkaOwner, handle: BrokerHandle) -> BrokerView:
@@ -1029,9 +1023,7 @@ async def _change_acl(
     if not owner.allows_acls:
         raise NotOnKafka.fake(f"cluster.acls.{method}; or a Kafka whose ACLs may be changed (--kafka-acls)")
     named: dict[str, Any] = {
-        name: owner.real(value)
-        if name in ("topic", "group", "transactional_id") and value not in (None, "*")
-        else value
+        name: owner.real(value) if name in _NAMED_IN_ACLS and value not in (None, "*") else value
         for name, value in resource.items()
     }
     rule = AclRule(principal=principal, operation=operation, permission=permission, **named)
@@ -1074,7 +1066,7 @@ async def _remove_acl(
 
 
 async def _expect(owner: KafkaOwner, handle: Handle, condition: Condition[Any]) -> None:
-    leaves = [each for each in condition.leaves() if isinstance(each, HandleCondition)]
+    leaves = handle_conditions(condition)
     for leaf in leaves:
         owner.check(leaf)
     found = dict(zip(map(id, leaves), await Sample(owner).of_all(leaves), strict=True))

@@ -20,9 +20,9 @@ from fakebroker.cluster.handles.conditions import (
     Condition,
     Found,
     HandleCondition,
-    Leaf,
     Predicate,
     found_at,
+    handle_conditions,
     has_predicates,
 )
 from fakebroker.cluster.handles.definition import Owner, named_arguments
@@ -181,7 +181,7 @@ class LocalWatch:
         self._memory: dict[int, Any] = {}
         self._notify: Callable[[], None] = lambda: None
         self._begun_ms = owner.now_ms()
-        leaves = [each for each in condition.leaves() if isinstance(each, HandleCondition)]
+        leaves = handle_conditions(condition)
         self._groups = {each.key["group_id"] for each in leaves if each.definition.handle is GroupHandle}
         self._ids = {each.key["transactional_id"] for each in leaves if each.definition.handle is TransactionHandle}
         self._looks_after_requests = any(each.definition.after_requests for each in leaves)
@@ -375,7 +375,7 @@ def _settled(
     Returns:
         What the condition finds then; `found`, if it does not hold any more. And whether they have them.
     """
-    if not any(map(_is_stable, condition.leaves())):
+    if not any(map(_is_stable, handle_conditions(condition))):
         return found, True
     late_s = now_s() + SETTLE_S
     until_s = max(until_s, late_s)
@@ -393,9 +393,8 @@ def _evaluated_here(owner: WaitOwner, condition: Condition[Any]) -> _Steps[Found
 
     The other conditions are evaluated before and after the predicates. The whole condition has to hold both times.
     """
-    leaves = list(condition.leaves())
-    predicates = [each for each in leaves if isinstance(each, Predicate)]
-    in_cluster = [each for each in leaves if isinstance(each, HandleCondition)]
+    predicates = [each for each in condition.leaves() if isinstance(each, Predicate)]
+    in_cluster = handle_conditions(condition)
     found: dict[int, Found | None] = {}
     if in_cluster:
         found.update(zip(map(id, in_cluster), (yield _Call(lambda: owner.look(in_cluster))), strict=True))
@@ -407,10 +406,8 @@ def _evaluated_here(owner: WaitOwner, condition: Condition[Any]) -> _Steps[Found
     return condition.evaluate(lambda leaf: found[id(leaf)])
 
 
-def _is_stable(leaf: Leaf) -> bool:
+def _is_stable(leaf: HandleCondition[Any]) -> bool:
     """Return whether a condition says that a group is Stable, so that its members receive assignments."""
-    if not isinstance(leaf, HandleCondition):
-        return False
     name, stable = leaf.definition.name, GroupState.STABLE.value
     return name == "group.stable" or (name == "group.state" and leaf.arguments.get("state") == stable)
 
@@ -428,8 +425,8 @@ def _have_partitions(
         for each in poller.assignments()
         if each.member_id or not is_late
     ]
-    for leaf in condition.leaves():
-        if isinstance(leaf, HandleCondition) and _is_stable(leaf):
+    for leaf in handle_conditions(condition):
+        if _is_stable(leaf):
             handle = GroupHandle(owner, leaf.key["group_id"])
             view: GroupView = yield _Call(handle.describe)
             if is_late and view.state != GroupState.STABLE.value:

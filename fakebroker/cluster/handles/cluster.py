@@ -13,7 +13,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.handles.acls import AclsHandle
 from fakebroker.cluster.handles.brokers import BrokerHandle, BrokersHandle
-from fakebroker.cluster.handles.conditions import Condition, HandleCondition, condition, found_at
+from fakebroker.cluster.handles.conditions import Condition, condition, found_at, handle_conditions
 from fakebroker.cluster.handles.definition import Handle, check_type, command, state_text, view
 from fakebroker.cluster.handles.environment import MAX_ADVANCE_S
 from fakebroker.cluster.handles.faults import SHOWN_REQUESTS, FaultHandle, FaultView, add_fault, fault_view
@@ -412,8 +412,7 @@ class LocalCluster(ClusterHandle):
 def description_of(condition: Condition[Any], at: Instant) -> str:
     """Return the state of the things that a condition is about, as text."""
     texts = {}
-    for leaf in condition.leaves():
-        if isinstance(leaf, HandleCondition):
-            handle = leaf.definition.of(at.local, leaf.key)
-            texts[repr(handle)] = state_text(handle, at)
+    for leaf in handle_conditions(condition):
+        handle = leaf.definition.of(at.local, leaf.key)
+        texts[repr(handle)] = state_text(handle, at)
     return "\n".join(texts.values())

@@ -239,6 +239,11 @@ def has_predicates(condition: Condition[Any]) -> bool:
     return any(isinstance(each, Predicate) for each in condition.leaves())
 
 
+def handle_conditions(condition: Condition[Any]) -> list[HandleCondition[Any]]:
+    """Return the conditions of handles that a condition is composed of: all but its predicates."""
+    return [each for each in condition.leaves() if isinstance(each, HandleCondition)]
+
+
 def found_at(condition: Condition[Any], at: Instant) -> Found | None:
     """Return what a condition without predicates finds at a moment; None if it does not hold.
 

@@ -13,7 +13,15 @@ import msgspec
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.rule import actions_of
-from fakebroker.cluster.handles.conditions import All, Condition, Found, HandleCondition, Not, has_predicates
+from fakebroker.cluster.handles.conditions import (
+    All,
+    Condition,
+    Found,
+    HandleCondition,
+    Not,
+    handle_conditions,
+    has_predicates,
+)
 from fakebroker.cluster.handles.definition import Definition, Handle, check_type, key_of, result_of
 from fakebroker.cluster.handles.transaction import TransactionHandle
 from fakebroker.cluster.inspect.journal_queries import JournalView
@@ -183,7 +191,7 @@ class RemoteWatch:
             self.found = Found(_value_of(self._condition, data["found"]))
 
     def state(self, *, has_timed_out: bool = True) -> str:
-        leaves = [each for each in self._condition.leaves() if isinstance(each, HandleCondition)]
+        leaves = handle_conditions(self._condition)
         if self._wait_id is None and leaves:
             # Nothing has waited there: the error of a wait that does not wait has the state.
             try:
