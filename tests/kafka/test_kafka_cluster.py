@@ -581,6 +581,15 @@ def test_acls_are_added_and_removed(guarded: FakeCluster) -> None:
         guarded.acls.remove("bob", "READ", "deny", group="g")
 
 
+@pytest.mark.parametrize("kind", ["topic", "group", "transactional_id"])
+def test_acls_name_what_has_the_prefix(guarded: FakeCluster, kind: str) -> None:
+    with kafka_of(guarded, acls=True, prefix="ci-") as kafka:
+        for name, real in (("pay", "ci-pay"), ("*", "*")):
+            named: dict[str, Any] = {kind: name}
+            kafka.acls.deny("bob", "DESCRIBE", **named)
+            guarded.acls.remove("bob", "DESCRIBE", "deny", **{**named, kind: real})
+
+
 def test_on_a_kafka_of_its_own_the_first_acl_denies_nothing_else(guarded: FakeCluster) -> None:
     with kafka_of(guarded, acls=True, owned=True) as kafka:
         kafka.acls.deny("bob", "READ", group="g")
