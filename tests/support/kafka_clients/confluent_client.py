@@ -111,6 +111,11 @@ class ConfluentConsumer:
 
         def close() -> None:
             try:
+                # `close` calls the rebalance callback for an assignment that no poll has seen yet. If the consumer is
+                # then no longer in the group, librdkafka never answers (its issue 4884), and confluent-kafka holds the
+                # interpreter's lock meanwhile. After this poll no assignment is left.
+                with suppress(RuntimeError):  # It is closed already.
+                    self.inner.consume(MAX_RECORDS, POLL_S)
                 self.inner.close()
                 closed.set_result(None)
             except BaseException as error:
