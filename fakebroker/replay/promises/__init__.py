@@ -1,0 +1,1 @@
+"""What coordinators promise, as observers of the events of a replay. Start with observer.py."""

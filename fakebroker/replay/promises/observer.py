@@ -1,0 +1,422 @@
+"""Promises as observers: each sees the events of one group in order of time. Does not depend on Spark.
+
+A request is two events. `sent` comes when it was sent, `answered` when its response was read; at equal times, `sent`
+comes first. What a promise concludes from a response counts from `answered`. A request without a response is only sent.
+
+    class OneLeader(Promise):
+        apis = frozenset({"JoinGroup", "SyncGroup"})
+
+        def answered(self, request: Request) -> None: ...
+        def end(self) -> None: ...
+
+The order holds for one clock. Members may run on machines whose clocks differ by `CLOCK_SKEW_US`, so a promise that
+compares times of different members adds it. A request takes effect between `sent_us` and `done_us`; one without a
+response takes effect at any time after `sent_us`, or never.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.script.script import Script
+
+CLOCK_SKEW_US = 100_000
+"""Maximum difference between the clocks of the machines on which members run, in microseconds."""
+
+BOUND_US = 5_000_000
+"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group once named."""
+
+OVERDUE_US = 4_000_000
+"""Time after the rebalance timeout at which a parked request is overdue, in microseconds; members give up after 5 s."""
+
+REQUEST_TIMEOUT_US = 30_000_000
+"""Time that a client waits for responses to requests that are never parked (`request.timeout.ms`), in microseconds."""
+
+LOADING_US = 60_000_000
+"""Maximum loading time of a coordinator, in microseconds; while loading, it answers all heartbeats without an error."""
+
+RETENTION_US = 60_000_000
+"""Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
+
+TARGET_HEARTBEATS = 3
+"""A member tells the coordinator with one heartbeat that it has given up a partition, and another one gets it with its
+next heartbeat."""
+
+SESSION_APIS = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"})
+"""Requests that extend the session of a member of the classic protocol."""
+
+COORDINATOR_APIS = SESSION_APIS | {"ConsumerGroupHeartbeat", "OffsetFetch"}
+"""Requests that only the coordinator of a group serves."""
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
+MOVED = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
+"""Errors that say nothing about the member: the coordinator loads, or is another one."""
+ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
+
+
+class Request(NamedTuple):
+    """A request with its response, or another row about a group. The fields are those of `events.Event`, and these.
+
+    Attributes:
+        done_us: When its response was read; None without one.
+        row: The row of which this is the last request, if it stands for several heartbeats. The observers get such a
+            row as two requests: the first one, which has the `count`, and the last one, with a `count` of 0.
+            Between them, heartbeats were sent at regular intervals, and all got the same response.
+    """
+
+    scheduled_us: int
+    sent_us: int
+    done_us: int | None
+    api: str
+    version: int
+    broker: int
+    group: str | None
+    member: str | None
+    generation: int | None
+    error: int | None
+    assigned: list[str] | None
+    kind: str
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, for the name of the column
+    until_us: int | None
+    missing: str | None
+    member_id: str | None
+    instance_id: str | None
+    leader: str | None
+    protocol: str | None
+    members: int | None
+    offsets: list[tuple[str, int]] | None
+    source: str
+    transaction: tuple[int | None, int | None, int | None, bool | None] | None
+    epoch: int | None
+    owned: list[str] | None
+    latency_us: int | None
+    row: "Request | None" = None
+
+    @property
+    def owner(self) -> str | None:
+        """What identifies the member: the instance id of a static one, else the member id."""
+        return self.instance_id or self.member_id
+
+
+class Lookup(NamedTuple):
+    """A coordinator in a FindCoordinator response.
+
+    Attributes:
+        node: Its node id; -1 with an error.
+        error: The error.
+        sent_us: When the request was sent.
+        at_us: When the response was read.
+        is_sign: Whether it shows that a member has lost its coordinator. A look-up by a client that had none does not,
+            unless the result has changed.
+        request: The request.
+    """
+
+    node: int
+    error: int
+    sent_us: int
+    at_us: int
+    is_sign: bool
+    request: Request
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the whole run before the first event. Times are in microseconds.
+
+    Attributes:
+        end_us: When the last request of the run was sent.
+        partitions: Partition counts of the topics whose count did not change.
+        answering: Pairs of a broker and a second (since the Unix epoch) in which it answered requests that it had got
+            less than a second before.
+        listed_us: When the reader of committed records sent its last ListTransactions that was answered; None if none.
+        delay_us: `group.initial.rebalance.delay.ms`.
+        session_us: `group.consumer.session.timeout.ms`, the session timeout of members of the consumer protocol.
+        heartbeat_us: `group.consumer.heartbeat.interval.ms`, their heartbeat interval.
+    """
+
+    end_us: int
+    partitions: Mapping[str, int] = {}
+    answering: frozenset[tuple[int, int]] = frozenset()
+    listed_us: int | None = None
+    delay_us: int = 3_000_000
+    session_us: int = 45_000_000
+    heartbeat_us: int = 5_000_000
+
+    def answers_around(self, broker: int, at_us: int) -> bool:
+        """Return whether a broker answered other requests in the three seconds before a time."""
+        second = at_us // 1_000_000
+        return any((broker, second - before) in self.answering for before in (1, 2, 3))
+
+
+class Generation:
+    """A generation of the classic protocol, as its members have seen it.
+
+    Attributes:
+        joined_us: First response to a JoinGroup; None if none was seen.
+        completed_us: First response to a SyncGroup. From then on the generation is complete. None if none was seen.
+        listed: Number of members in the last list that the leader got; None if none was seen.
+    """
+
+    __slots__ = ("completed_us", "joined_us", "listed")
+
+    def __init__(self) -> None:
+        self.joined_us: int | None = None
+        self.completed_us: int | None = None
+        self.listed: int | None = None
+
+
+class Group:
+    """What all promises know of a group. It is up to date when they get an event.
+
+    Attributes:
+        name: The group; None for the requests that are about no group.
+        scripts: The scripts of its members by name.
+        uses_consumer_protocol: Whether a member uses the consumer protocol (KIP-848), at least for a while.
+        life: How often the group was deleted, or expired, and started over at generation 1. A group that returns to
+            generation 1 because the next one was never complete is in the same life.
+        generations: All generations by life and number.
+        moved_us: Times of the look-ups that show that a member has lost the coordinator.
+    """
+
+    def __init__(self, name: str | None, scripts: Mapping[str, Script]) -> None:
+        self.name = name
+        self.scripts = scripts
+        self.uses_consumer_protocol = any(
+            each.protocol == "consumer" or any(act.action == "migrate" for act in each.acts)
+            for each in scripts.values()
+        )
+        self.life = 0
+        self.generations: dict[tuple[int, int], Generation] = {}
+        self.moved_us: list[int] = []
+        self._node: int | None = None
+        self._before: int | None = None
+        self._complete: tuple[int, int] | None = None
+
+    def kept_coordinator(self, since_us: int, until_us: int) -> bool:
+        """Return whether no member has lost its coordinator after one time, until another one."""
+        return bisect_right(self.moved_us, until_us) == bisect_right(self.moved_us, since_us)
+
+    def step(self, request: Request) -> None:
+        """Take note of a successful JoinGroup or SyncGroup of a member that uses the classic protocol."""
+        number, at_us = request.generation, request.done_us
+        assert number is not None
+        assert at_us is not None
+        if request.api == "JoinGroup" and number == 1 and (self._before or 0) > 1 and self._complete is not None:
+            completed, completed_us = self._complete
+            if completed > 1 and request.sent_us > completed_us:
+                self.life += 1
+        self._before = number
+        generation = self.generations.setdefault((self.life, number), Generation())
+        if request.api == "SyncGroup":
+            self._complete = number, at_us
+            if generation.completed_us is None:
+                generation.completed_us = at_us
+            return
+        if generation.joined_us is None:
+            generation.joined_us = at_us
+        if request.members:
+            generation.listed = request.members
+
+    def lookup(self, request: Request, node: int, error: int, again: bool) -> Lookup:
+        """Take note of a coordinator in a FindCoordinator response."""
+        assert request.done_us is not None
+        is_sign = error == 0 and (again or self._node not in (None, node))
+        if error == 0:
+            self._node = node
+        if is_sign:
+            self.moved_us.append(request.done_us)
+        return Lookup(node, error, request.sent_us, request.done_us, is_sign, request)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A violation of a promise.
+
+    Attributes:
+        promise: Name of the promise.
+        group: The group; None if it concerns none.
+        generation: The generation, if it concerns one.
+        members: Names of the members, sorted.
+        at_us: Start of the violation.
+        until_us: End of the violation.
+        what: What happened, as a sentence for reports.
+        events: The events that show it.
+    """
+
+    promise: str
+    group: str | None
+    generation: int | None
+    members: list[str]
+    at_us: int
+    until_us: int
+    what: str
+    events: Sequence[Request]
+
+
+class Promise:
+    """A promise to the members of one group. A subclass is read from top to bottom; each exception is a branch.
+
+    A case is a situation in which a violation would have been seen. Each violation is in a case.
+
+    Attributes:
+        name: Its name in `[promises]`.
+        sentence: What is promised.
+        cases: What a case is, in the plural.
+        apis: The APIs whose requests it sees.
+        group: What is known of the group.
+        run: What is known of the run.
+        counted: The number of cases so far.
+        found: The violations so far.
+    """
+
+    name: ClassVar[str]
+    sentence: ClassVar[str]
+    cases: ClassVar[str]
+    apis: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, group: Group, run: Run) -> None:
+        self.group = group
+        self.run = run
+        self.counted = 0
+        self.found: list[Found] = []
+
+    def sent(self, request: Request) -> None:
+        """A request was sent."""
+
+    def answered(self, request: Request) -> None:
+        """A response was read."""
+
+    def looked_up(self, lookup: Lookup) -> None:
+        """A FindCoordinator response that names the group was read."""
+
+    def acted(self, act: Request) -> None:
+        """A member did an action of its script: `act.api` is the action, `act.sent_us` is when."""
+
+    def seen(self, request: Request) -> None:
+        """The reader of committed records has seen a batch (Fetch), or an open transaction (ListTransactions)."""
+
+    def end(self) -> None:
+        """The replay is over: all events were given."""
+
+    def case(self, count: int = 1) -> None:
+        """Count situations in which a violation would have been seen."""
+        self.counted += count
+
+    def violation(
+        self,
+        what: str,
+        *events: Request,
+        at_us: int,
+        until_us: int,
+        generation: int | None = None,
+        members: Iterable[str | None] | None = None,
+    ) -> None:
+        """Report a violation.
+
+        Args:
+            what: What happened.
+            events: The events that show it.
+            at_us: When it began.
+            until_us: When it ended.
+            generation: The generation, if it concerns one.
+            members: Names of the members; by default those of the events.
+        """
+        names = (each.member for each in events) if members is None else members
+        listed = sorted({each for each in names if each is not None})
+        self.found.append(
+            Found(self.name, self.group.name, generation, listed, at_us, until_us, what, tuple(dict.fromkeys(events)))
+        )
+
+
+_NO_METHODS: Sequence[Any] = ()
+_GENERAL = ("looked_up", "acted", "seen")
+
+
+class Observation:
+    """Gives the events of one group to its promises, in order of time.
+
+    Args:
+        promises: The classes of the promises.
+        group: What is known of the group.
+        run: What is known of the run.
+    """
+
+    def __init__(self, promises: Sequence[type[Promise]], group: Group, run: Run) -> None:
+        self.promises = [promise(group, run) for promise in promises]
+        self._group = group
+        self._sent: dict[str, list[Any]] = {}
+        self._answered: dict[str, list[Any]] = {}
+        self._general: dict[str, list[Any]] = {name: [] for name in _GENERAL}
+        for promise in self.promises:
+            kind = type(promise)
+            for methods, name in ((self._sent, "sent"), (self._answered, "answered")):
+                if getattr(kind, name) is not getattr(Promise, name):
+                    for api in kind.apis:
+                        methods.setdefault(api, []).append(getattr(promise, name))
+            for name in _GENERAL:
+                if getattr(kind, name) is not getattr(Promise, name):
+                    self._general[name].append(getattr(promise, name))
+        self._number = 0
+        self._later: list[tuple[int, int, int, Request, Any]] = []
+        # By when it happens, when it was sent, and its number: responses, and the last ones of folded requests.
+
+    def row(self, request: Request, found: Sequence[tuple[int, int, bool]] = ()) -> None:
+        """Take the next row about the group; rows come in the order of `sent_us`.
+
+        Args:
+            request: The row.
+            found: In a FindCoordinator, the coordinators of this group: node, error, and whether it is looked up again.
+        """
+        self._until(request.sent_us)
+        if request.kind == "act":
+            for method in self._general["acted"]:
+                method(request)
+            return
+        if request.kind == "seen" and request.api != "OffsetFetch":
+            for method in self._general["seen"]:
+                method(request)
+            return
+        if request.count > 1 and request.until_us is not None:
+            at_us = request.until_us
+            last = request._replace(sent_us=at_us, scheduled_us=at_us, done_us=at_us, count=0, row=request)
+            self._push(at_us, at_us - 1, last, "last")
+        for method in self._sent.get(request.api, _NO_METHODS):
+            method(request)
+        if request.done_us is not None:
+            self._push(request.done_us, request.sent_us, request, found)
+
+    def end(self) -> None:
+        """Give the rest of the events, and the end."""
+        self._until(2**63)
+        for promise in self.promises:
+            promise.end()
+
+    def _push(self, at_us: int, sent_us: int, request: Request, what: Any) -> None:
+        self._number += 1
+        heappush(self._later, (at_us, sent_us, self._number, request, what))
+
+    def _until(self, at_us: int) -> None:
+        """Give what happens before a time."""
+        later = self._later
+        while later and later[0][0] < at_us:
+            request, what = heappop(later)[3:]
+            if what == "last":
+                for method in self._sent.get(request.api, _NO_METHODS):
+                    method(request)
+                self._push(request.sent_us, request.sent_us, request, ())
+                continue
+            if (
+                request.api in PARKED_APIS
+                and request.error == 0
+                and request.member is not None
+                and not self._group.uses_consumer_protocol
+            ):
+                self._group.step(request)
+            for node, error, again in what:
+                lookup = self._group.lookup(request, node, error, again)
+                for method in self._general["looked_up"]:
+                    method(lookup)
+            for method in self._answered.get(request.api, _NO_METHODS):
+                method(request)
