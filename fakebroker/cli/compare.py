@@ -15,10 +15,19 @@ from fakebroker.cli.run_options import PATH
     metavar="DIRECTORY",
     type=PATH,
     multiple=True,
-    help="A repeat of BEFORE, to estimate noise; give at least two.",
+    help="A repeat of BEFORE, to estimate noise: a simulation with another seed, or one more run over TCP. Repeatable.",
+)
+@click.option(
+    "--again-after",
+    metavar="DIRECTORY",
+    type=PATH,
+    multiple=True,
+    help="A repeat of AFTER. With --again, at least two repeats show the noise.",
 )
 @click.option("--html", metavar="FILE", type=PATH, help="Also write an HTML page with charts of both runs.")
-def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | None) -> int:
+def compare(
+    before: Path, after: Path, again: tuple[Path, ...], again_after: tuple[Path, ...], html: Path | None
+) -> int:
     """Compare two runs: outcomes that changed, and figures that differ by more than noise.
 
     BEFORE and AFTER are directories with the results of `fakebroker replay`.
@@ -33,4 +42,4 @@ def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | Non
     """
     from fakebroker.replay import commands
 
-    return commands.compare(before, after, list(again), html)  # the exit status
+    return commands.compare(before, after, again, again_after, html)  # the exit status

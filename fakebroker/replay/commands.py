@@ -5,7 +5,7 @@ Can be imported without the extra `spark`: the functions import modules that nee
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,13 +49,14 @@ def report(run: Path, master: str) -> int:
     return exit_status(command)
 
 
-def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> int:
+def compare(before: Path, after: Path, again: Sequence[Path], again_after: Sequence[Path], page: Path | None) -> int:
     """Print the figures of two runs, with the noise of their differences.
 
     Args:
         before: Directory of the first run.
         after: Directory of the second run.
         again: Directories of runs that repeat the first one, to estimate noise.
+        again_after: Directories of runs that repeat the second one.
         page: File for the comparison as an HTML page; none is written if not given.
 
     Returns:
@@ -67,19 +68,19 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
         from rich.console import Console
 
         from fakebroker.replay.comparison.compare import compare
-        from fakebroker.replay.comparison.compared_figures import Run
         from fakebroker.replay.comparison.comparison_report import comparison_page, print_comparison
-        from fakebroker.replay.run_directory import read_samples, read_summary, writing
+        from fakebroker.replay.run_directory import read_summary, writing
 
-        old, new, *repeats = (Run(read_summary(each), read_samples(each)) for each in (before, after, *again))
-        comparison = compare(old, new, repeats)
+        old, new = read_summary(before), read_summary(after)
+        repeats, repeats_after = ([read_summary(each) for each in runs] for runs in (again, again_after))
+        comparison = compare(old, new, repeats, repeats_after)
         if page is not None:
             with writing(page):
                 page.write_text(comparison_page(old, new, comparison), encoding="utf-8")
         print_comparison(Console(), old, new, comparison)
-        outcome = new.summary.verdict.outcome
+        outcome = new.verdict.outcome
         is_worse = any(each.is_worse for each in comparison.changed)
-        return STATUS_OF[outcome] if is_worse or outcome != old.summary.verdict.outcome else PASSED
+        return STATUS_OF[outcome] if is_worse or outcome != old.verdict.outcome else PASSED
 
     return exit_status(command)
 

@@ -13,11 +13,11 @@ import msgspec
 import pyarrow.parquet as pq
 
 from fakebroker.errors import ConfigError, FakebrokerError
-from fakebroker.replay.comparison.samples import Samples
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
+from fakebroker.replay.spark.interruption import at_quit
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
-SUMMARY, REPORT, VIOLATIONS, SAMPLES = "summary.json", "report.html", "violations.parquet", "samples.parquet"
+SUMMARY, REPORT, VIOLATIONS = "summary.json", "report.html", "violations.parquet"
 
 _FILES = {
     REPORT: "the report with charts, as one HTML page",
@@ -26,7 +26,6 @@ _FILES = {
     VIOLATIONS: "all violations of promises, one row each",
     EVENTS: "the requests, one row each",
     MEMBERS: "the members' scripts, one row each",
-    SAMPLES: "counts by part of the run, from which `compare` estimates noise",
     WORKLOAD: "a copy of the workload",
     "spark.log": "Spark's log",
     "cluster.log": "the embedded cluster's log",
@@ -77,7 +76,8 @@ def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> It
         for taken in files:
             if (directory / taken).exists():
                 raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
-        yield directory
+        with at_quit(lambda: running.unlink(missing_ok=True)):
+            yield directory
     finally:
         running.unlink(missing_ok=True)
 
@@ -169,20 +169,11 @@ def read_summary(directory: Path) -> Summary:
     version = document.get("version") if isinstance(document, dict) else None
     if version != SUMMARY_VERSION:
         raise ConfigError(
-            f"{path}: version = {version!r}: expected {SUMMARY_VERSION}; `fakebroker report {directory}` recomputes it"
+            f"{path} has format {version}, and this fakebroker compares format {SUMMARY_VERSION}: "
+            f"`fakebroker report {directory}` recomputes it"
         )
     try:
         return summary_of(document)
     except ConfigError as error:
         mistake = error.mistakes[0]
         raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` recomputes it") from None
-
-
-def read_samples(directory: Path) -> Samples | None:
-    """Return the samples of a run; None if it has none, as a run of an older version.
-
-    Raises:
-        ConfigError: The file is invalid.
-    """
-    path = directory / SAMPLES
-    return Samples.read(path) if path.exists() else None

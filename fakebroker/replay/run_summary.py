@@ -24,8 +24,18 @@ Series = list[float | None]
 PromiseOutcome = Literal["kept", "broken", "not exercised"]
 VerdictOutcome = Literal["passed", "failed", "inconclusive"]
 
+LOST_S = 2
+"""Maximum time before a replay over TCP is killed whose events are lost, in seconds; see `EventStream`."""
+
 ALL = "all"
 """The API, or the source, of the sum over all of them."""
+
+
+SENT_LATE = "Most of this time passed before the replay had sent the requests: the latency is that of this machine."
+"""Shown with a latency if `RequestNumbers.is_sent_late`."""
+
+_LEAST_DELAY_MS = 5.0
+"""Shorter delays of the replay are not worth a warning."""
 
 
 def named(api: str, source: str) -> str:
@@ -102,6 +112,26 @@ class Head(Section, frozen=True, kw_only=True):
     timeline: list[dict[str, Any]]
     members: int = 0
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether the replay could not write its last events: it was killed, or a Spark task failed."""
+        return not self.complete and self.cluster.reachable is None
+
+    def early_end(self, span_s: float) -> str:
+        """Return what to know about the numbers of a replay that ended early, as sentences; empty for a complete one.
+
+        Args:
+            span_s: As in `Numbers`.
+        """
+        if self.complete:
+            return ""
+        if not self.was_killed:
+            return "The replay was interrupted: the numbers cover the time until then."
+        if self.transport == "memory":
+            return "The run ended early: killed, or failed. Groups whose simulation was not over by then are missing."
+        about = f"killed, or failed, after about {span_s:.0f} s"
+        return f"The run ended early: {about}; up to {LOST_S} s of events before that may be missing."
+
 
 class RequestNumbers(Section, frozen=True):
     """The requests of one API, or of all APIs, from one source or both.
@@ -122,9 +152,21 @@ class RequestNumbers(Section, frozen=True):
             STALE_MEMBER_EPOCH; requests without a response are not among them.
         lost: Number of requests whose connection was refused, or closed before the response.
         unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
-            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s.
+            JoinGroup its rebalance timeout plus 5 s; for SyncGroup the shorter of the two; for LeaveGroup 5 s; for
+            loads and look-ups 30 s.
         cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when a script
             stopped its member; they are neither `lost` nor `unanswered`.
+        sent_p50_ms: Median time from when a request was sent until its response was read: the latency without the
+            delay of the replay itself.
+        sent_p99_ms: 99th percentile of this time.
+        sent_p99_9_ms: 99.9th percentile of this time.
+        sent_max_ms: Maximum of this time.
+        known_latencies: Number of requests whose latency is known. Of several heartbeats in one row of
+            `events.parquet` (`record: changes`), only the longest is. The percentiles take the others to be distributed
+            like the latencies of the same API, source and broker that are at most as long. If few latencies are known,
+            the median is too high. If some members always get slow responses, high percentiles are too low; `max_ms`
+            is exact. Since they were sent, the latency of such heartbeats is not recorded: the longest since they were
+            due is taken for it, which is too high.
     """
 
     api: str
@@ -139,6 +181,18 @@ class RequestNumbers(Section, frozen=True):
     lost: int
     unanswered: int
     cut_off: int
+    sent_p50_ms: float | None = None
+    sent_p99_ms: float | None = None
+    sent_p99_9_ms: float | None = None
+    sent_max_ms: float | None = None
+    known_latencies: int | None = None
+
+    @property
+    def is_sent_late(self) -> bool:
+        """Whether most of the 99th percentile of the latency passed before the replay had sent the requests."""
+        if self.p99_ms is None or self.sent_p99_ms is None:
+            return False
+        return self.p99_ms - self.sent_p99_ms > max(self.sent_p99_ms, _LEAST_DELAY_MS)
 
     @property
     def name(self) -> str:
@@ -320,10 +374,12 @@ class SendingDelay(Section, frozen=True):
     Attributes:
         p50_ms: Median time between when a request was due and when it was sent, which is included in its latency.
         p99_ms: 99th percentile of that time.
+        max_ms: Maximum of that time.
     """
 
     p50_ms: float | None
     p99_ms: float | None
+    max_ms: float | None = None
 
 
 class OffsetsPartition(Section, frozen=True):
@@ -510,6 +566,9 @@ class OverTime(Section, frozen=True):
         slice_s: Length of a time slice; each list in `over_time` has a value for each slice.
         slices: Number of slices, at most 120.
         transactions: Null without transactions.
+        never_parked: The requests of all APIs except JoinGroup and SyncGroup.
+        parked: The JoinGroups and SyncGroups.
+        missing: Number of requests sent in the slice that were lost or unanswered.
     """
 
     slice_s: float
@@ -521,6 +580,9 @@ class OverTime(Section, frozen=True):
     rebalances: RebalancesOverTime
     populations: list[PopulationOverTime]
     transactions: TransactionsOverTime | None = None
+    never_parked: RequestsOverTime | None = None
+    parked: RequestsOverTime | None = None
+    missing: list[int] = []
 
 
 class Numbers(Section, frozen=True, kw_only=True):
@@ -605,6 +667,7 @@ class AvailabilityCheck(Section, frozen=True):
         failures: Number of outages, brokers, groups, members or requests that failed the check.
         violations: The first of them.
         doubts: What the replay could not observe.
+        observed: What was seen, in one phrase with numbers; `not known` if nothing could be seen.
     """
 
     name: str
@@ -613,6 +676,7 @@ class AvailabilityCheck(Section, frozen=True):
     failures: int
     violations: list[Unavailability]
     doubts: list[Unavailability] = []
+    observed: str = ""
 
     @property
     def passed(self) -> bool:
@@ -675,11 +739,14 @@ class ExpectationCheck(Section, frozen=True):
         expectation: The comparison; `events_done == N` is implicit: all N events of the workload were done.
         met: Whether the comparison holds.
         actual: The actual value; null if there is none.
+        doubt: Why an expectation that is not met says nothing about the cluster, because the replay itself was too
+            late; empty if it does.
     """
 
     expectation: str
     met: bool
     actual: Number | None
+    doubt: str = ""
 
 
 class Verdict(Section, frozen=True):

@@ -36,7 +36,6 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "summary": runs.summary,
         "events": runs.events,
         "violations": runs.violations,
-        "samples": runs.samples,
     },
     "scenarios/performance.md": {
         "machine": performance.machine,

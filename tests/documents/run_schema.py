@@ -1,6 +1,6 @@
 """The keys of `summary.json` and the columns of the Parquet files of a run, with their types, units and meanings.
 
-Derived from the types in `run_summary`, `members.events`, `samples` and `verify.violations`, and from the `Attributes`
+Derived from the types in `run_summary`, `members.events` and `verify.violations`, and from the `Attributes`
 of their docstrings. The tables in `scenarios/runs.md` are generated from this module.
 """
 
@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from msgspec import UnsetType
 
-from fakebroker.replay.comparison.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 from fakebroker.replay.members.events import DDL, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
 from fakebroker.replay.verify.violations import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
@@ -91,11 +90,6 @@ def event_columns() -> list[Key]:
 def violation_columns() -> list[Key]:
     """Return the columns of `violations.parquet`, in their order."""
     return _columns(ViolationRow, {field.name: str(field.type) for field in VIOLATIONS_SCHEMA})
-
-
-def sample_columns() -> list[Key]:
-    """Return the columns of `samples.parquet`, in their order."""
-    return _columns(Sample, {field.name: str(field.type) for field in SAMPLES_SCHEMA})
 
 
 def _columns(row: type, types: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})) -> list[Key]:

@@ -1,7 +1,7 @@
 """The keys of `summary.json` and the columns of the Parquet files, from their descriptions."""
 
 from tests.documents.markdown import table
-from tests.documents.run_schema import Key, event_columns, sample_columns, summary_keys, violation_columns
+from tests.documents.run_schema import Key, event_columns, summary_keys, violation_columns
 
 
 def summary() -> str:
@@ -14,10 +14,6 @@ def events() -> str:
 
 def violations() -> str:
     return table(("column", "type", "unit", "meaning"), map(_row, violation_columns()))
-
-
-def samples() -> str:
-    return table(("column", "type", "unit", "meaning"), map(_row, sample_columns()))
 
 
 def _row(key: Key) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Comparison of two replays: which figures differ by more than noise, in a terminal and as an HTML page.
 
-samples.py describes the file that a replay writes for comparisons. compared_figures.py defines the figures, noise.py
-estimates their noise, and compare.py judges the differences. comparison_report.py shows them, with the charts of
-comparison_charts.py. Depends on neither Spark nor a cluster. Start with compare.py.
+compared_figures.py defines the figures, noise.py estimates their noise, and compare.py judges the differences.
+comparison_report.py shows them, with the charts of comparison_charts.py. Depends on neither Spark nor a cluster. Start
+with compare.py.
 """

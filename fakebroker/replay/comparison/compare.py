@@ -1,50 +1,27 @@
 """Comparison of two runs: what makes them incomparable, outcomes that changed, and figures with their noise.
 
-Depends on summaries and `samples.parquet` only, not on Spark. `compared_figures` has the figures, `noise` the
-estimates; `replay.comparison.comparison_report` shows the result.
+Depends on summaries only, not on Spark. `compared_figures` has the figures, `noise` the estimates;
+`replay.comparison.comparison_report` shows the result.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, lcm
+from math import inf
 from statistics import fmean
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
-from fakebroker.replay.comparison.compared_figures import Figure, Run, Where, figures_of, latency_quantile
-from fakebroker.replay.comparison.noise import (
-    Array,
-    Estimate,
-    Statistic,
-    blocks,
-    noise_of_chance,
-    noise_of_parts,
-    noise_of_rare_events,
-    noise_of_repeats,
-    skew,
-    total,
-)
-from fakebroker.replay.comparison.samples import Selection, counted_by
+from fakebroker.replay.comparison.compared_figures import Figure, figures_of, is_cost
+from fakebroker.replay.comparison.noise import least_noise_of_counts, noise_of_chance, noise_of_repeats
 from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.wording import counted
 
 _RESOLUTION = 0.01
 """The noise is at least this share of a value: smaller differences of rates or latencies have no use."""
 
-_MIN_TAIL = 5
-"""Minimum number of values above a quantile (and below it)."""
-
-_TOTALS = ("count", "member-s")
-"""Kinds of figures that grow with the length of a run."""
-
-_MIN_BURSTS = 9
-"""With fewer bursts of events, even a count that is 0 in one of the runs cannot exceed its noise."""
-
-_MIN_COVERED = 0.9
-"""Minimum share of counts that belong to a group, for an estimate between groups."""
+_NO_REPEATS = "two repeats, of BEFORE or AFTER, show its noise"
 
 _NO_SETTINGS = ("file", "seed")
 """Keys of a workload that do not change what is measured."""
@@ -56,14 +33,12 @@ _SAME_LENGTH = 0.02
 """Runs whose lengths differ by a larger share are compared by counts per second."""
 
 RULE = (
-    "The noise is the difference that two runs under equal conditions stay below with a probability of 99 %, so that "
-    "about one figure in a hundred exceeds it by chance. It is estimated by a bootstrap within the two runs: over "
-    "their time slices, in blocks of successive ones, and over 32 parts of their groups; the larger of "
-    "the two applies. "
-    "Counts of a few independent events have the noise of a Poisson distribution. The noise is at least 1 % of the "
-    "value. Noise that affects a whole run, such as a busy machine, is only visible in repeats of BEFORE: with "
-    "--again, given at least twice, the noise is the range in which one more repeat is expected (Student's t, 99 %). "
-    "Two simulations of the same workload with the same seed have no noise: any difference is exact."
+    "The noise is the difference that two runs under equal conditions stay below with a probability of 99 %: about one "
+    "figure in a hundred exceeds it by chance. It is estimated from repeats, simulations with other seeds or further "
+    "runs over TCP: --again names those of BEFORE, --again-after those of AFTER, at least two in all (Student's t). "
+    "Without repeats, only small differences can be judged: below 1 % of the value, or below what independent events "
+    "differ by (Poisson), they are noise. Two simulations of the same workload with the same seed have no noise: any "
+    "difference is exact."
 )
 
 
@@ -73,12 +48,12 @@ class Difference(msgspec.Struct, frozen=True):
     Attributes:
         name: Name with unit: "Heartbeat p50 ms".
         before: Value in the first run, or the mean of this run and its repeats; None if there is none.
-        after: Value in the second run; None if there is none.
+        after: Value in the second run, or the mean of this run and its repeats; None if there is none.
         noise: The noise of the difference, in the unit of the figure; None if it cannot be estimated.
         basis: What the noise is estimated from.
         why: Why the figure cannot be judged; empty if it can.
         is_exact: Whether both runs were simulated from equal seeds, so that any difference is one.
-        is_cost: Whether a lower value is better; see `compared_figures.Figure`.
+        is_cost: Whether a lower value is better.
     """
 
     name: str
@@ -172,20 +147,23 @@ class Comparison(msgspec.Struct, frozen=True):
         return [each for each in self.differences if not each.why and not each.difference]
 
 
-def compare(before: Run, after: Run, repeats: Sequence[Run] = ()) -> Comparison:
+def compare(
+    before: Summary, after: Summary, repeats: Sequence[Summary] = (), repeats_after: Sequence[Summary] = ()
+) -> Comparison:
     """Compare two runs.
 
     Args:
         before: The first run.
         after: The second run.
         repeats: Runs that repeat the first one.
+        repeats_after: Runs that repeat the second one.
     """
-    changed, same = _outcomes(before.summary, after.summary)
+    changed, same = _outcomes(before, after)
     return Comparison(
-        problems=problems_of(before, after, repeats),
+        problems=problems_of(before, after, repeats, repeats_after),
         changed=changed,
         same=same,
-        differences=sorted(_Judge(before, after, repeats).differences(), key=_order),
+        differences=sorted(_Judge(before, after, repeats, repeats_after).differences(), key=_order),
     )
 
 
@@ -198,157 +176,55 @@ def _order(each: Difference) -> tuple[int, float]:
 
 
 class _Judge:
-    """Estimates the noise of the figures of two runs."""
+    """Judges the figures of two runs."""
 
-    def __init__(self, before: Run, after: Run, repeats: Sequence[Run]) -> None:
-        self.runs = (before, after)
-        self.repeats = [figures_of(run) for run in repeats]
-        spans_s = [max(run.summary.numbers.span_s, 0.001) for run in self.runs]
-        self.spans_s = (spans_s[0], spans_s[1])
-        self.has_same_length = _has_same_length(before.summary, after.summary)
-        # The same parts of runs of the same workload differ less than other parts.
-        self.is_paired = self.has_same_length and not differing_workload(before.summary, after.summary)
-        self.is_exact = is_exact(before.summary, after.summary)
-        lengths_ms = [round(run.summary.numbers.over_time.slice_s * 1000) for run in self.runs]
-        self.merged = [lcm(*lengths_ms) // length for length in lengths_ms]
+    def __init__(
+        self, before: Summary, after: Summary, repeats: Sequence[Summary], repeats_after: Sequence[Summary]
+    ) -> None:
+        self.before = [figures_of(run) for run in (before, *repeats)]
+        self.after = [figures_of(run) for run in (after, *repeats_after)]
+        self.spans_s = (max(before.numbers.span_s, 0.001), max(after.numbers.span_s, 0.001))
+        self.has_same_length = _has_same_length(before, after)
+        self.is_exact = is_exact(before, after)
 
     def differences(self) -> Iterator[Difference]:
         """Yield all figures of the two runs."""
-        before, after = map(figures_of, self.runs)
-        for name, figure in (before | after).items():
+        for name, figure in (self.before[0] | self.after[0]).items():
             # An API without requests has a rate of 0, for example JoinGroup with the consumer protocol.
             missing = figure._replace(value=0 if figure.kind in ("count", "rate") else None)
-            repeated = [each.get(name, missing).value for each in self.repeats]
-            found = self._difference(name, before.get(name, missing), after.get(name, missing), repeated)
-            yield replace(found, is_cost=figure.is_cost)
+            before, after = ([run.get(name, missing) for run in runs] for runs in (self.before, self.after))
+            yield replace(self._difference(name, before, after), is_cost=is_cost(name))
 
-    def _difference(self, name: str, before: Figure, figure: Figure, repeated: Sequence[float | None]) -> Difference:
-        old, new = before.value, figure.value
-        if old is None or new is None:
-            missing = [run for run, value in (("BEFORE", old), ("AFTER", new)) if value is None]
-            return Difference(name, old, new, why=f"not measured in {' and '.join(missing)}")
-        known = [old, *(value for value in repeated if value is not None)]
+    def _difference(self, name: str, before: Sequence[Figure], after: Sequence[Figure]) -> Difference:
+        first, second = before[0], after[0]
+        if first.value is None or second.value is None:
+            missing = [run for run, each in (("BEFORE", first), ("AFTER", second)) if each.value is None]
+            return Difference(name, first.value, second.value, why=f"not measured in {' and '.join(missing)}")
         spans_s = (1.0, 1.0)
-        if figure.kind in _TOTALS and not self.has_same_length:
-            spans_s = self.spans_s
-            name, old, new = f"{name} per s", old / spans_s[0], new / spans_s[1]
-            known = [value / spans_s[0] for value in known]
-        if old == new and len(set(known)) == 1:
+        if first.kind in ("count", "total") and not self.has_same_length:
+            name, spans_s = f"{name} per s", self.spans_s
+        olds = [each.value / spans_s[0] for each in before if each.value is not None]
+        news = [each.value / spans_s[1] for each in after if each.value is not None]
+        old, new = fmean(olds), fmean(news)
+        if len({*olds, *news}) == 1:
             return Difference(name, old, new, basis="equal")
         if self.is_exact:
             return Difference(name, old, new, basis="exact", is_exact=True)
-        resolution = _RESOLUTION * max(abs(old), abs(new))
-        if (noise := noise_of_repeats(known)) is not None:
-            return Difference(name, fmean(known), new, max(noise, resolution), f"{len(known) - 1} repeats")
-        if len(before.chance) == len(figure.chance) == 2:
-            return Difference(name, old, new, max(noise_of_chance(before.chance, figure.chance), resolution), "chance")
-        found = self._noise(figure, (old, new), spans_s)
-        if isinstance(found, str):
-            if abs(new - old) <= resolution:  # the least noise
-                return Difference(name, old, new, resolution, "least noise")
-            return Difference(name, old, new, why=found)
-        noise, basis = found
-        if len(known) > 1:  # one repeat says something, but not enough for a range
-            noise = max(noise, abs(known[1] - known[0]))
-        return Difference(name, old, new, max(noise, resolution), basis)
-
-    def _noise(
-        self, figure: Figure, values: tuple[float, float], spans_s: tuple[float, float]
-    ) -> tuple[float, str] | str:
-        """Return the noise of a figure and what it was estimated from, or why there is no estimate."""
-        if figure.kind in ("none", "chance"):
-            return figure.why
-        estimates: dict[str, Estimate] = {}
-        if figure.divisions:
-            samples = [run.samples for run in self.runs]
-            if samples[0] is None or samples[1] is None:
-                return "no samples.parquet"
-            if figure.kind == "quantile" and (few := self._too_few(figure)):
-                return few
-            estimates = {division: self._estimate(figure, division, spans_s) for division in figure.divisions}
-        noises = {name: each.noise for name, each in estimates.items() if each.noise is not None}
-        if noises:
-            return max(noises.values()), " and ".join(noises)
-        if figure.kind == "count":
-            counts = [round(value * span_s) for value, span_s in zip(values, spans_s, strict=True)]
-            bursts = max((each.bursts for each in estimates.values()), default=float("inf"))
-            noise = noise_of_rare_events(counts[0], counts[1], spans_s, burst=sum(counts) / max(bursts, 1.0))
-            least = noise_of_rare_events(counts[0], counts[1], spans_s)
-            # Single events are the least noise: a difference below it cannot exceed that of bursts.
-            if bursts >= _MIN_BURSTS or abs(values[1] - values[0]) <= least:
-                return max(noise, least), "counts"
-        return f"{figure.noun} in only {_concentration(estimates)}"
-
-    def _too_few(self, figure: Figure) -> str:
-        """Return why the runs have too few values for a quantile; empty if they have enough."""
-        needed = round(_MIN_TAIL / min(figure.q, 1 - figure.q))
-        for run, name in zip(self.runs, ("BEFORE", "AFTER"), strict=True):
-            assert run.samples is not None
-            count = round(float(run.samples.select("time", self._where(figure, run)).n.sum()))
-            if count < needed:
-                return f"only {count:,} {figure.noun} in {name}; p{figure.q * 100:g} needs {needed:,}"
-        return ""
-
-    def _estimate(self, figure: Figure, division: str, spans_s: tuple[float, float]) -> Estimate:
-        if division == "groups" and not self._covers_groups(figure):
-            return Estimate(None, 0.0, 0)
-        counts, statistics = self._counts(figure, division, spans_s)
-        if division == "time":
-            first = self._first_slice(figure)
-            counts = [blocks(each[first:], merged) for each, merged in zip(counts, self.merged, strict=True)]
-        return noise_of_parts(
-            counts[0],
-            counts[1],
-            statistics,
-            is_paired=self.is_paired,
-            is_sum=figure.kind in (*_TOTALS, "rate"),
-            is_time=division == "time",
-        )
-
-    def _covers_groups(self, figure: Figure) -> bool:
-        """Return whether nearly all counts belong to a group: requests about no group, or several, do not."""
-        if "time" not in figure.divisions or figure.kind == "member-s":
-            return True
-        of_groups, overall = (
-            sum(float(each.n.sum()) for each in self._selections(figure, division)) for division in ("groups", "time")
-        )
-        return of_groups >= _MIN_COVERED * overall > 0
-
-    def _selections(self, figure: Figure, division: str) -> list[Selection]:
-        return [run.samples.select(division, self._where(figure, run)) for run in self.runs if run.samples is not None]
-
-    def _where(self, figure: Figure, run: Run) -> Where:
-        """Return the condition of a figure; in the steady state of the run, if the figure is of it."""
-        if not figure.is_steady:
-            return figure.where
-        first = _steady_slice(run.summary)
-        return lambda samples: np.asarray(figure.where(samples) & (samples.column("part") >= first))
-
-    def _first_slice(self, figure: Figure) -> int:
-        """Return the slice from which on both runs are in the steady state; 0 for figures of whole runs."""
-        return max(_steady_slice(run.summary) for run in self.runs) if figure.is_steady else 0
-
-    def _counts(
-        self, figure: Figure, division: str, spans_s: tuple[float, float]
-    ) -> tuple[list[Array], tuple[Statistic, Statistic]]:
-        """Return the counts by part of both runs, and the statistics that compute the figure from them."""
-        if figure.kind == "member-s" and division == "time":
-            return [_waiting_member_s(run.summary) for run in self.runs], (total(spans_s[0]), total(spans_s[1]))
-        selections = self._selections(figure, division)
-        if figure.kind == "quantile":
-            buckets, counts = counted_by("bucket", selections)
-            statistic = latency_quantile(figure.q, buckets)
-            return counts, (statistic, statistic)
-        if figure.kind == "skew":
-            return counted_by("broker", selections)[1], (skew, skew)
-        per = self.spans_s if figure.kind == "rate" else spans_s
-        unit = 1e6 if figure.kind == "member-s" else 1.0
-        return [each.totals() / unit for each in selections], (total(per[0]), total(per[1]))
-
-
-def _steady_slice(summary: Summary) -> int:
-    """Return the first slice of the steady state."""
-    return round((summary.numbers.measure_from_s or 0) / summary.numbers.over_time.slice_s)
+        least, basis = _RESOLUTION * max(abs(old), abs(new)), "least noise"
+        if (noise := noise_of_repeats(olds, news)) is not None:
+            return Difference(name, old, new, max(noise, least), counted(len(olds) + len(news) - 2, "repeat"))
+        if len(first.chance) == len(second.chance) == 2:
+            return Difference(name, old, new, max(noise_of_chance(first.chance, second.chance), least), "chance")
+        # What is known without enough repeats: the noise is not less than this.
+        if first.kind == "count":
+            least = max(least, least_noise_of_counts(olds[0] * spans_s[0], news[0] * spans_s[1], spans_s))
+            basis = "counts"
+        spread = max(max(values) - min(values) for values in (olds, news))
+        if spread > least:
+            least, basis = spread, "1 repeat"
+        if abs(new - old) <= least:
+            return Difference(name, old, new, least, basis)
+        return Difference(name, old, new, why=_NO_REPEATS)
 
 
 def _has_same_length(before: Summary, after: Summary) -> bool:
@@ -358,21 +234,6 @@ def _has_same_length(before: Summary, after: Summary) -> bool:
     spans_s = [run.numbers.span_s for run in runs]
     is_planned = len(durations_s) == 1 and all(run.head.complete for run in runs)
     return is_planned or abs(spans_s[1] - spans_s[0]) <= _SAME_LENGTH * max(spans_s)
-
-
-def _waiting_member_s(summary: Summary) -> Array:
-    """Return the time that members were waiting for an assignment, by time slice."""
-    over_time = summary.numbers.over_time
-    return np.array(over_time.members.waiting, dtype=np.float64).reshape(-1, 1) * over_time.slice_s
-
-
-def _concentration(estimates: Mapping[str, Estimate]) -> str:
-    """Describe in how few parts of the runs the counts are."""
-    of = {"time": "of the time", "groups": "of the groups"}
-    found = [
-        f"{max(1, round(each.parts))} of {each.of} parts {of[name]}" for name, each in estimates.items() if each.of
-    ]
-    return f"about {' and '.join(found)}"
 
 
 def is_exact(before: Summary, after: Summary) -> bool:
@@ -409,9 +270,11 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def problems_of(before: Run, after: Run, repeats: Sequence[Run] = ()) -> list[str]:
+def problems_of(
+    before: Summary, after: Summary, repeats: Sequence[Summary] = (), repeats_after: Sequence[Summary] = ()
+) -> list[str]:
     """Return why two runs cannot be compared, or only in part."""
-    old, new = before.summary, after.summary
+    old, new = before, after
     found = []
     if old.head.transport != new.head.transport:
         tcp, memory = ("BEFORE", "AFTER") if old.head.transport == "tcp" else ("AFTER", "BEFORE")
@@ -436,17 +299,12 @@ def problems_of(before: Run, after: Run, repeats: Sequence[Run] = ()) -> list[st
             f"BEFORE lasted {spans_s[0]:,.1f} s and AFTER {spans_s[1]:,.1f} s: totals are compared per second, and "
             "phases such as the start have different weights."
         )
-    without = [str(run.summary.directory) for run in (before, after) if run.samples is None]
-    if without:
-        found.append(
-            f"{' and '.join(without)} {'has' if len(without) == 1 else 'have'} no samples.parquet, so that most "
-            "noise cannot be estimated: `fakebroker report` writes it."
-        )
-    for repeat in (each.summary for each in repeats):
-        if differing_workload(old, repeat) or differing_settings(old, repeat):
-            found.append(f"{repeat.directory} is no repeat of BEFORE: its workload or settings differ.")
-        elif repeat.head.transport == "memory" and repeat.head.seed == old.head.seed:
-            found.append(f"{repeat.directory} shows no noise: BEFORE was simulated with the same seed.")
+    for name, run, repeated in (("BEFORE", old, repeats), ("AFTER", new, repeats_after)):
+        for repeat in repeated:
+            if differing_workload(run, repeat) or differing_settings(run, repeat):
+                found.append(f"{repeat.directory} is no repeat of {name}: its workload or settings differ.")
+            elif repeat.head.transport == "memory" and repeat.head.seed == run.head.seed:
+                found.append(f"{repeat.directory} shows no noise: {name} was simulated with the same seed.")
     return found
 
 

@@ -8,23 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from math import floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from fakebroker.replay.comparison.compared_figures import (
-    Run,
-    Where,
-    latencies_ms,
-    lost_or_unanswered,
-    never_parked,
-    parked,
-    requests,
-    unexpected,
-)
+from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
 from fakebroker.replay.report import charts
-from fakebroker.replay.run_summary import Summary
-from fakebroker.replay.wording import bound
+from fakebroker.replay.run_summary import RequestsOverTime, Summary
+from fakebroker.replay.wording import bound, error_name
 
 NAMES = ("before", "after")
 _COLORS = {"before": 0, "after": 1}
@@ -61,27 +52,27 @@ class Line(NamedTuple):
     values: Series
 
 
-def comparison_charts(before: Run, after: Run) -> list[Chart]:
+def comparison_charts(before: Summary, after: Summary) -> list[Chart]:
     """Return all charts for which at least one of the runs has data."""
     runs = (before, after)
     return [*_over_time(runs), *_distributions(runs)]
 
 
-def event_times_s(before: Run, after: Run) -> list[float]:
+def event_times_s(before: Summary, after: Summary) -> list[float]:
     """Return the times of the events of both workloads, in seconds."""
-    return sorted({event["at_s"] for run in (before, after) for event in run.summary.head.timeline})
+    return sorted({event["at_s"] for run in (before, after) for event in run.head.timeline})
 
 
-def startup_s(before: Run, after: Run) -> float:
+def startup_s(before: Summary, after: Summary) -> float:
     """Return the time at which both runs are in the steady state, in seconds; 0 if one has none."""
-    begins_s = [run.summary.numbers.measure_from_s for run in (before, after)]
+    begins_s = [run.numbers.measure_from_s for run in (before, after)]
     return max(each or 0.0 for each in begins_s) if None not in begins_s else 0.0
 
 
-def _over_time(runs: Sequence[Run]) -> Iterator[Chart]:
+def _over_time(runs: Sequence[Summary]) -> Iterator[Chart]:
     """Yield the charts with a line for each run."""
     events_s = event_times_s(*runs)
-    simulated = [run.summary.head.transport == "memory" for run in runs]
+    simulated = [run.head.transport == "memory" for run in runs]
     latency = (
         "simulated latency" if all(simulated) else "latency (one run is simulated)" if any(simulated) else "latency"
     )
@@ -91,44 +82,49 @@ def _over_time(runs: Sequence[Run]) -> Iterator[Chart]:
             yield Chart(title, _lines_chart(f"line{index}", title, drawn, events_s, startup_s(*runs), log=log))
 
 
-def _lines(latency: str) -> Iterator[tuple[str, Callable[[Run], Line | None], bool]]:
+def _lines(latency: str) -> Iterator[tuple[str, Callable[[Summary], Line | None], bool]]:
     """Yield title and series of each chart, and whether its axis is logarithmic."""
-    yield "Requests per second", _rates(requests()), False
-    for name, q in (("median", 0.5), ("99th percentile", 0.99)):
-        yield f"Requests that never park: {name} of {latency}, ms", _latency(never_parked, q), True
-    for name, q in (("median", 0.5), ("99th percentile", 0.99)):
-        yield f"JoinGroup and SyncGroup: {name} of {latency}, ms", _latency(parked, q), True
-    yield "Rebalances in progress", _state("groups", "rebalancing"), False
-    yield "Members with an assignment", _state("members", "assigned"), False
-    yield "Members waiting for an assignment", _state("members", "waiting"), False
-    yield "Members whose state is unknown", _state("members", "unknown"), False
-    yield "Responses with unexpected errors per second", _rates(unexpected), False
-    yield "Lost and unanswered requests per second", _rates(lost_or_unanswered), False
+    yield "Requests per second", _line_of(lambda run: _sums(run.numbers.over_time.apis, "requests_per_s")), False
+    for name, what in (("Requests that never park", "never_parked"), ("JoinGroup and SyncGroup", "parked")):
+        for title, key in (("median", "p50_ms"), ("99th percentile", "p99_ms")):
+            yield f"{name}: {title} of {latency}, ms", _latency(what, key), True
+    yield "Rebalances in progress", _line_of(lambda run: run.numbers.over_time.groups.rebalancing), False
+    yield "Members with an assignment", _line_of(lambda run: run.numbers.over_time.members.assigned), False
+    yield "Members waiting for an assignment", _line_of(lambda run: run.numbers.over_time.members.waiting), False
+    yield "Members whose state is unknown", _line_of(lambda run: run.numbers.over_time.members.unknown), False
+    yield "Responses with unexpected errors per second", _line_of(_unexpected_per_s), False
+    yield "Lost and unanswered requests per second", _line_of(_missing_per_s), False
 
 
-def _latency(where: Where, q: float) -> Callable[[Run], Line | None]:
-    def line(run: Run) -> Line | None:
-        return None if run.samples is None else _line(run.summary, latencies_ms(run.samples, where, q))
-
-    return line
+def _line_of(values: Callable[[Summary], Series]) -> Callable[[Summary], Line | None]:
+    return lambda run: _line(run, values(run))
 
 
-def _rates(where: Where) -> Callable[[Run], Line | None]:
-    def line(run: Run) -> Line | None:
-        if run.samples is None:
-            return None
-        counts = run.samples.select("time", where).totals()[:, 0]
-        return _line(run.summary, list(counts / run.summary.numbers.over_time.slice_s))
+def _latency(what: str, key: str) -> Callable[[Summary], Line | None]:
+    """Return the line of a latency: of the requests that are never parked, or of those that are."""
+
+    def line(run: Summary) -> Line | None:
+        found: RequestsOverTime | None = getattr(run.numbers.over_time, what)
+        return None if found is None else _line(run, getattr(found, key))
 
     return line
 
 
-def _state(what: str, state: str) -> Callable[[Run], Line | None]:
-    def line(run: Run) -> Line | None:
-        values = getattr(getattr(run.summary.numbers.over_time, what), state, None)
-        return None if values is None else _line(run.summary, values)
+def _sums(rows: Iterable[Any], name: str) -> Series:
+    """Return the sum of a series of all rows."""
+    return [sum(values) for values in zip(*(getattr(row, name) for row in rows), strict=True)]
 
-    return line
+
+def _unexpected_per_s(run: Summary) -> Series:
+    over_time = run.numbers.over_time
+    ordinary = {error_name(code) for code in ORDINARY_ERRORS}
+    answers = _sums((row for row in over_time.errors if row.name not in ordinary), "answers")
+    return [(each or 0) / over_time.slice_s for each in answers]
+
+
+def _missing_per_s(run: Summary) -> Series:
+    over_time = run.numbers.over_time
+    return [each / over_time.slice_s for each in over_time.missing]
 
 
 def _line(summary: Summary, values: Series) -> Line:
@@ -154,9 +150,9 @@ def _lines_chart(
     return drawing.svg
 
 
-def _distributions(runs: Sequence[Run]) -> Iterator[Chart]:
+def _distributions(runs: Sequence[Summary]) -> Iterator[Chart]:
     """Yield the charts with a bar for each run."""
-    durations = [{row.from_ms: row.count for row in run.summary.numbers.rebalances.distribution} for run in runs]
+    durations = [{row.from_ms: row.count for row in run.numbers.rebalances.distribution} for run in runs]
     if any(durations):
         edges_ms = bins_ms([edge for each in durations for edge in each])
         counts = [[each.get(edge, 0) for edge in edges_ms] for each in durations]
@@ -168,7 +164,7 @@ def _distributions(runs: Sequence[Run]) -> Iterator[Chart]:
         yield Chart("Rebalances by duration", drawing.svg)
     errors = [Counter[str]() for _ in runs]
     for run, found in zip(runs, errors, strict=True):
-        for row in run.summary.numbers.errors:
+        for row in run.numbers.errors:
             found[row.name] += row.requests
     names = sorted(errors[0] | errors[1], key=lambda name: -max(each[name] for each in errors))[:_MOST_ERRORS]
     if names:

@@ -8,7 +8,6 @@ from rich.padding import Padding
 from rich.table import Table
 
 from fakebroker.replay.comparison.compare import RULE, Comparison, Difference
-from fakebroker.replay.comparison.compared_figures import Run
 from fakebroker.replay.comparison.comparison_charts import comparison_charts, event_times_s, startup_s
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
@@ -21,9 +20,9 @@ _MOST_CHANGE = 10.0
 _NO_PROBLEMS = "The runs have the same workload and settings."
 
 
-def print_comparison(console: Console, before: Run, after: Run, comparison: Comparison) -> None:
+def print_comparison(console: Console, before: Summary, after: Summary, comparison: Comparison) -> None:
     """Print what makes the runs incomparable, outcomes that changed, and the figures of both runs."""
-    _print(console, "Runs", _runs(before.summary, after.summary))
+    _print(console, "Runs", _runs(before, after))
     _print(console, "Can they be compared?", _lines(comparison.problems or [_NO_PROBLEMS]))
     _print(console, "Outcomes", _outcomes(comparison))
     _print(console, exceeding_title(comparison), _figures(comparison.exceeding) if comparison.exceeding else None)
@@ -65,15 +64,15 @@ def _counted(count: int) -> str:
     return f"{count or 'No'} figure differs" if count < 2 else f"{count} figures differ"
 
 
-def comparison_page(before: Run, after: Run, comparison: Comparison) -> str:
+def comparison_page(before: Summary, after: Summary, comparison: Comparison) -> str:
     """Return the comparison as an HTML page, with charts of both runs in one picture."""
     return render(
         "comparison.html",
-        before=before.summary,
-        after=after.summary,
+        before=before,
+        after=after,
         comparison=comparison,
         no_problems=_NO_PROBLEMS,
-        settings=_settings(before.summary, after.summary),
+        settings=_settings(before, after),
         exceeding_title=exceeding_title(comparison),
         unjudged_title=unjudged_title(comparison),
         within_title=within_title(comparison),
@@ -200,10 +199,10 @@ def _print(console: Console, title: str, content: Table | None) -> None:
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
 
 
-def _events(before: Run, after: Run) -> list[str]:
+def _events(before: Summary, after: Summary) -> list[str]:
     """Return the events that the charts show, each with its time."""
     of = {
-        at_s: [each for run in (before, after) for each in run.summary.head.timeline if each["at_s"] == at_s]
+        at_s: [each for run in (before, after) for each in run.head.timeline if each["at_s"] == at_s]
         for at_s in event_times_s(before, after)
     }
     return [f"{at_s:g} s: {', '.join(dict.fromkeys(map(event, events)))}" for at_s, events in of.items()]

@@ -23,7 +23,8 @@ MEANINGS = {
     "STALE_MEMBER_EPOCH; requests without a response are not among them",
     "lost": "number of requests whose connection was refused, or closed before the response",
     "unanswered": "number of requests without a response for as long as the client waits: its session timeout; for "
-    "JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s",
+    "JoinGroup its rebalance timeout plus 5 s; for SyncGroup the shorter of the two; for LeaveGroup 5 s; for loads and "
+    "look-ups 30 s",
     "cut_off": "number of requests that were pending when the replay ended, when it was interrupted, or when a script "
     "stopped its member; they are neither `lost` nor `unanswered`",
 }

@@ -325,8 +325,9 @@ class Promise:
         """
         names = (each.member for each in events) if members is None else members
         listed = sorted({each for each in names if each is not None})
+        shown = {id(each): each for each in events}  # requests contain lists, so they have no hash
         self.found.append(
-            Found(self.name, self.group.name, generation, listed, at_us, until_us, what, tuple(dict.fromkeys(events)))
+            Found(self.name, self.group.name, generation, listed, at_us, until_us, what, tuple(shown.values()))
         )
 
 

@@ -19,7 +19,8 @@ def requests_of(batch: pa.RecordBatch | pa.Table) -> Iterator[Request]:
     columns = {name: _values(batch.column(name)) for name in _COLUMNS}
     done = pc.add(batch.column("scheduled_us"), batch.column("latency_us")).to_pylist()
     columns["done_us"] = done
-    return map(Request._make, zip(*(columns[name] for name in Request._fields if name != "row"), strict=True))
+    columns["row"] = [None] * len(done)
+    return map(Request._make, zip(*(columns[name] for name in Request._fields), strict=True))
 
 
 def _values(column: pa.Array | pa.ChunkedArray) -> Sequence[Any]:

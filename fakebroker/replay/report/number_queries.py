@@ -8,14 +8,12 @@ time slice: `:slice_us` is the length of a slice, and `:begin_us` is the start o
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.members.events import IS_ASSIGNED, PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
@@ -115,7 +113,7 @@ _ERRORS = """
 
 _REQUESTS = f"""
     with waits as (
-        select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
+        select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, max(late_us) max_us
         from (select sent_us - scheduled_us late_us, `count` from requests) group by all
     ), of_groups as (
         select broker, api, source, group, bool_or(member is not null) has_members, sum(`count`) requests,
@@ -126,7 +124,7 @@ _REQUESTS = f"""
             sum(keys) keys, max(most_in_one_request) most_in_one_request
         from of_groups group by grouping sets ((), (broker), (api, source))
     )
-    select totals.*, p50_ms, p99_ms
+    select totals.*, p50_ms, p99_ms, max_ms
     from totals left join ({counted("waits", "scope", "(scope, key)")}) on broker is null and api is null
     order by broker, api, source desc"""
 """Requests by broker, by API and source, and in total. Only the total has quantiles: of the delay until a request was
@@ -217,34 +215,6 @@ _TRANSACTIONS = """
     from timed group by grouping sets ((slice), ())"""
 """Transactions by the slice in which they began; a null `slice` means the total."""
 
-_SAMPLES = f"""
-    with placed as (
-        select *, pmod(hash(group), {GROUP_PARTS}) part, int(floor((began_us - :begin_us) / :slice_us)) slice
-        from generations join (select distinct group, population from members) using (group)
-    )
-    select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
-        string(null) population, error, missing, {bucket_sql("key")} bucket, sum(n) n
-    from tally group by all
-    union all
-    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
-        missing, {bucket_sql("latency_us")}, sum(`count`)
-    from requests where group is not null group by all
-    union all
-    select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)
-    from placed group by all
-    union all
-    select 'groups', part, 'rebalance', null, null, null, population, null, null, {bucket_sql("length_us")}, count(*)
-    from placed group by all
-    union all
-    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned', null, null, null, population, null, null, null,
-        sum(until_us - at_us)
-    from member_states where state = 'waiting' and until_us > at_us group by all
-    union all
-    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned partition', null, null, null, population, null, null,
-        null, sum(unassigned_us)
-    from unassigned_partitions where unassigned_us > 0 group by all"""
-"""The rows of `samples.parquet`."""
-
 
 def compute_numbers(
     spark: SparkSession,
@@ -252,7 +222,6 @@ def compute_numbers(
     members: DataFrame,
     offsets_partitions: int,
     measure_from_s: float | None = None,
-    samples: Path | None = None,
     partitions: Mapping[str, int] = MappingProxyType({}),
 ) -> Numbers:
     """Return the numbers of a replay.
@@ -264,13 +233,12 @@ def compute_numbers(
         offsets_partitions: The number of partitions of `__consumer_offsets`.
         measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If not given, when all
             members have joined for the first time.
-        samples: File for the rows described in `replay.comparison.samples`; none is written if not given.
         partitions: Partition counts by topic.
     """
     topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     with suited_to(events) as few:
         local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
-        return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few, samples)
+        return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few)
 
 
 def _run_queries(
@@ -280,7 +248,6 @@ def _run_queries(
     offsets_partitions: int,
     measure_from_s: float | None,
     few: bool,
-    samples: Path | None,
 ) -> Numbers:
     """Run all queries. `few` is whether there are few events; see `computed_once`."""
     events.createOrReplaceTempView("events")
@@ -321,18 +288,10 @@ def _run_queries(
         if bounds["transactions"]:
             queries["transactions"] = (_TRANSACTIONS, when)
         calls = [partial(_rows, spark, query, **args) for query, args in queries.values()]
-        if samples is not None:
-            calls.append(partial(_write_samples, spark, when, samples))
-        rows = dict(zip(queries, in_parallel(calls, few), strict=False))
+        rows = dict(zip(queries, in_parallel(calls, few), strict=True))
     finally:
         free([tally, *states], few)
     return numbers_of(rows, span_s, slices, offsets_partitions, steady_slice)
-
-
-def _write_samples(spark: SparkSession, when: Mapping[str, int], path: Path) -> list[Row]:
-    """Write the samples; there are no rows for the numbers."""
-    write_samples(path, spark.sql(_SAMPLES, dict(when)).toArrow())
-    return []
 
 
 def _create_offsets_partitions(spark: SparkSession, partitions: int) -> None:

@@ -245,7 +245,9 @@ def _lookups(rows: Iterable[Row]) -> list[LookupNumbers]:
 
 def _sent_late(rows: Iterable[Row]) -> SendingDelay:
     delays = (
-        SendingDelay(row["p50_ms"], row["p99_ms"]) for row in rows if row["broker"] is None and row["api"] is None
+        SendingDelay(row["p50_ms"], row["p99_ms"], row["max_ms"])
+        for row in rows
+        if row["broker"] is None and row["api"] is None
     )
     return next(delays, SendingDelay(None, None))
 

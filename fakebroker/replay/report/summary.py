@@ -1,6 +1,7 @@
 """Computes the summary of a run, with numbers and verdict, from the files in its directory."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS, recorded_events
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import (
@@ -30,7 +31,7 @@ from fakebroker.replay.workload.expectations import Expectation
 
 
 def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
-    """Return the summary of a run, and write `samples.parquet` to its directory.
+    """Return the summary of a run, and write `violations.parquet` to its directory.
 
     Args:
         spark: The session.
@@ -66,12 +67,13 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
             members,
             head.cluster.offsets_partitions,
             workload.get("measure_from_s"),
-            directory / SAMPLES,
             head.cluster.partitions,
         )
         available = threads.submit(check_availability, spark, recorded, members, run)
         numbers = computed.result()
-        verdict = judge(available.result(), promised.result(), expected, numbers, run)
+        verdict = judge(available.result(), promised.result(), expected, numbers, run, _slack_ms(workload))
+    if head.was_killed:
+        verdict = msgspec.structs.replace(verdict, reasons=[head.early_end(numbers.span_s), *verdict.reasons])
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
 
@@ -87,6 +89,18 @@ def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:
         has_consumers=any(
             each.get("protocol") == "consumer" or each.get("migrate_at_s") is not None for each in populations
         ),
+    )
+
+
+def _slack_ms(workload: Mapping[str, Any]) -> float:
+    """Return how late a heartbeat may be before the session of its member ends; of all members, the shortest."""
+    return min(
+        (
+            each["session_timeout_ms"] * (1 - each["timeout_jitter"])
+            - each["heartbeat_interval_ms"] * (1 + each["jitter"])
+            for each in workload["groups"]
+        ),
+        default=inf,
     )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
-from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, TransactionNumbers, named
+from fakebroker.replay.run_summary import SENT_LATE, Phase, PromiseCheck, Summary, TransactionNumbers, named
 from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, result, share, times
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -41,8 +41,8 @@ def print_report(console: Console, summary: Summary) -> None:
     notes = [f"Seed {summary.head.seed}."]
     if summary.head.scale != 1:
         notes.append(f"The workload was scaled to {number(summary.head.scale)} (--scale).")
-    if not summary.head.complete:
-        notes.append("The replay was interrupted: the numbers cover the time until then.")
+    if early_end := summary.head.early_end(summary.numbers.span_s):
+        notes.append(early_end)
     if summary.head.cluster.reachable is False:
         notes.append("The cluster was unreachable at the end.")
     console.print("\n" + "\n".join(notes), highlight=False)
@@ -96,18 +96,22 @@ def _headline(summary: Summary) -> str:
     """Return the latencies of requests that are never parked, and of those that are."""
     numbers = summary.numbers
     phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "whole replay")
-    lines = [
-        f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
-        for what, row in (
-            (f"requests that are never parked, {name}", phase.never_parked if phase else numbers.never_parked),
-            ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
-        )
-    ]
+    found = phase.never_parked if phase else numbers.never_parked
+    lines = []
+    for what, row in (
+        (f"requests that are never parked, {name}", found),
+        ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
+    ):
+        lines.append(f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms")
+        if row.sent_p99_ms is not None and row.sent_p99_ms != row.p99_ms:
+            lines.append(f"  from when they were sent: p50 {ms(row.sent_p50_ms)} ms, p99 {ms(row.sent_p99_ms)} ms")
+    if found.is_sent_late:
+        lines.append(f"[bold yellow]{SENT_LATE}[/bold yellow]")
     return "\n".join(lines)
 
 
 def _requests(phase: Phase) -> Table:
-    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
+    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "sent p99", "max ms", "failed")
     rows = [(row.name, row, None) for row in phase.apis]
     sums = [("never parked", phase.never_parked, "bold"), ("parked", phase.parked, "bold")]
     for name, row, style in [*rows, *sums]:
@@ -115,7 +119,7 @@ def _requests(phase: Phase) -> Table:
             name,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
-            *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
+            *map(ms, (row.p50_ms, row.p99_ms, row.sent_p99_ms, row.max_ms)),
             f"{row.unexpected_errors + row.lost + row.unanswered:,}",
             style=style,
         )
@@ -234,7 +238,10 @@ def _verdict(summary: Summary) -> Table:
             grid.add_row("", counted(promised.broken, "violation"))
     for expected in verdict.expectations:
         actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
-        grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
+        missed = "INCONCLUSIVE" if expected.doubt else "MISSED"
+        grid.add_row(_mark(expected.met, "met", missed), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
+        if expected.doubt:
+            grid.add_row("", escape(expected.doubt))
     return grid
 
 

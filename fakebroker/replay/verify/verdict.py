@@ -1,7 +1,10 @@
 """The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
+
+import msgspec
 
 from fakebroker.replay.run_summary import (
     ALL,
@@ -19,8 +22,10 @@ from fakebroker.replay.wording import counted
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
     COUNTS_OF_REQUESTS,
+    DECIDED_BY_LATENESS,
     ERRORS,
     GROUPS_PER_REQUEST,
+    SENT_LATENCIES,
     Expectation,
 )
 
@@ -37,6 +42,7 @@ def judge(
     expected: Sequence[Expectation],
     numbers: Numbers,
     run: Circumstances = UNDISTURBED,
+    slack_ms: float = inf,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
@@ -46,8 +52,9 @@ def judge(
         expected: The expectations.
         numbers: The numbers of the run.
         run: The circumstances of the replay.
+        slack_ms: As in `expectations`.
     """
-    compared = [*expectations(expected, numbers), *events_done(run.timeline)]
+    compared = [*expectations(expected, numbers, slack_ms), *events_done(run.timeline)]
     is_answered = numbers.total.max_ms is not None
     outcome, reasons = outcome_of(available, promised, compared, is_complete=run.is_complete, is_answered=is_answered)
     return Verdict(outcome, reasons, list(available), list(promised), compared)
@@ -80,8 +87,17 @@ def outcome_of(
         for each in promised
         if each.required and each.outcome == "not exercised"
     ]
-    missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
+    missed = [
+        f"Expectation not met: {each.expectation}; {_actual(each.actual)}."
+        for each in compared
+        if not each.met and not each.doubt
+    ]
     doubts = [_unavailable(each) for each in available if each.outcome == "inconclusive"]
+    doubts += [
+        f"Expectation not met: {each.expectation}; {_actual(each.actual)}, but {each.doubt}."
+        for each in compared
+        if each.doubt
+    ]
     missed = [*untested, *missed]
     if not is_answered:
         return "inconclusive", [*doubts, *failed, *missed]
@@ -127,14 +143,36 @@ def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[ExpectationCheck]
     return [ExpectationCheck(f"events_done == {len(timeline)}", done == len(timeline), done)]
 
 
-def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[ExpectationCheck]:
-    """Compare expectations with the numbers of a run; an expectation without a number is not met."""
+def expectations(expected: Sequence[Expectation], numbers: Numbers, slack_ms: float = inf) -> list[ExpectationCheck]:
+    """Compare expectations with the numbers of a run; an expectation without a number is not met.
+
+    Args:
+        expected: The expectations.
+        numbers: The numbers.
+        slack_ms: How late a member may send a heartbeat before its session ends: the session timeout minus the
+            heartbeat interval. Of all members, the shortest one.
+    """
     checked = []
     for expectation in expected:
         actual = metric(expectation, numbers)
         met = actual is not None and COMPARISONS[expectation.comparison](actual, expectation.value)
-        checked.append(ExpectationCheck(str(expectation), met, actual))
+        doubt = "" if met else _doubt(expectation, numbers, slack_ms)
+        checked.append(ExpectationCheck(str(expectation), met, actual, doubt))
     return checked
+
+
+def _doubt(expectation: Expectation, numbers: Numbers, slack_ms: float) -> str:
+    """Return why an expectation that is not met says nothing about the cluster; empty if it does."""
+    late_ms = numbers.sent_late.max_ms or 0.0
+    if expectation.metric in SENT_LATENCIES.values():
+        # The latency begins when the request was due. Was it the replay that was late?
+        sent = metric(msgspec.structs.replace(expectation, metric=f"sent_{expectation.metric}"), numbers)
+        if sent is not None and COMPARISONS[expectation.comparison](sent, expectation.value):
+            return f"without the time until the replay had sent the requests, it is {sent:g}"
+    elif expectation.kind in DECIDED_BY_LATENESS and late_ms > slack_ms:
+        # Members that send their heartbeats so late lose their session. Then groups rebalance, and requests fail.
+        return f"the replay sent requests up to {late_ms / 1000:.1f} s late, so sessions may have ended"
+    return ""
 
 
 def metric(expectation: Expectation, numbers: Numbers) -> Number | None:

@@ -20,6 +20,11 @@ METRICS = {
     "p99_ms": "99th percentile of the latency",
     "p99_9_ms": "99.9th percentile of the latency",
     "max_ms": "maximum latency",
+    "sent_p50_ms": "median of the time from when a request was sent until its response was read: the latency without "
+    "the delay of the replay itself; without `api` as for `p50_ms`",
+    "sent_p99_ms": "99th percentile of this time",
+    "sent_p99_9_ms": "99.9th percentile of this time",
+    "sent_max_ms": "maximum of this time",
     "unexpected_errors": MEANINGS["unexpected_errors"],
     "errors.<NAME>": "number of responses with an error, by its name in Kafka: `errors.NOT_COORDINATOR`",
     "groups_per_request": "mean number of groups per request of FindCoordinator, OffsetFetch or DescribeGroups (`api`)",
@@ -50,13 +55,14 @@ ERRORS, GROUPS_PER_REQUEST = "errors.<NAME>", "groups_per_request"
 COUNTS_OF_REQUESTS = ("requests", "unexpected_errors", ERRORS, "lost", "unanswered", "cut_off")
 """The metrics of which the number is 0 if there were no such requests."""
 
+SENT_LATENCIES = {f"sent_{name}": name for name in ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")}
+"""The latencies from when a request was sent, with the same from when it was due."""
+
 METRICS_OF_REQUESTS = (
     *COUNTS_OF_REQUESTS,
     "requests_per_s",
-    "p50_ms",
-    "p99_ms",
-    "p99_9_ms",
-    "max_ms",
+    *SENT_LATENCIES.values(),
+    *SENT_LATENCIES,
     GROUPS_PER_REQUEST,
 )
 """The metrics that may be limited to an API or a source of requests."""
@@ -80,6 +86,9 @@ COUNTS = (
     "unassigned_partition_s",
 )
 """The metrics that grow with the number of groups and members."""
+
+DECIDED_BY_LATENESS = (*COUNTS, "rebalance_p50_ms", "rebalance_p99_ms", "rebalance_max_ms")
+"""The metrics that change if members are late with their heartbeats."""
 
 APIS_ABOUT_SEVERAL_GROUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 

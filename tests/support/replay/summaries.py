@@ -137,7 +137,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             {"api": "FindCoordinator", "source": "members", "requests": 12, "keys": 200, "most_in_one_request": 55},
             {"api": "OffsetFetch", "source": "load", "requests": 600, "keys": 1200, "most_in_one_request": 2},
         ],
-        "sent_late": {"p50_ms": 0.1, "p99_ms": 2.5},
+        "sent_late": {"p50_ms": 0.1, "p99_ms": 2.5, "max_ms": 12.5},
         "offsets_partitions": {
             "count": 50,
             "groups_skew": 1.75,
@@ -173,6 +173,9 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 {"population": name, **_states([n / 2 for n in rebalancing], groups=100, members=450)}
                 for name in ("dynamic", "static")
             ],
+            "never_parked": {**series[0], "api": "all", "source": "all"},
+            "parked": {**series[-1], "api": "all", "source": "all"},
+            "missing": [3 * (n == 21) for n in range(_SLICES)],
             "transactions": {
                 "committed": [9] * _SLICES,
                 "aborted": [index % 2 for index in range(_SLICES)],
@@ -267,7 +270,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                     "violations": [],
                 },
             ],
-            "expectations": [{"expectation": "p99_ms of Heartbeat <= 500", "met": True, "actual": 6.1}],
+            "expectations": [{"expectation": "p99_ms of Heartbeat <= 500", "met": True, "actual": 6.1, "doubt": ""}],
         },
         "directory": "runs/steady-20260102",
         "files": {"summary.json": "all numbers", "events.parquet": "one row per request"},
@@ -340,6 +343,13 @@ def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
     errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
+    errors |= {
+        "sent_p50_ms": 1.5,
+        "sent_p99_ms": 5.5,
+        "sent_p99_9_ms": 7.5,
+        "sent_max_ms": 30.0,
+        "known_latencies": None,
+    }
     requests = {"requests": round(rate * 60), "requests_per_s": round(rate, 1)}
     return {"api": api, "source": source, **requests, **quantiles, **most, **errors}
 

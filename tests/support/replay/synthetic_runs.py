@@ -1,16 +1,13 @@
-"""Samples of synthetic runs, without a replay: requests with latencies and errors, and rebalances, by time and group.
+"""Summaries of synthetic runs, without a replay: requests with latencies and errors, and rebalances.
 
-The latencies of neighboring slices are correlated, and groups differ in size, as in a replay.
+The latencies of neighboring slices are correlated, as in a replay.
 """
 
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from fakebroker.replay.comparison.compared_figures import Run
-from fakebroker.replay.comparison.samples import BUCKET_RATIO, GROUP_PARTS, SCHEMA, Samples
-from fakebroker.replay.run_summary import summary_of
+from fakebroker.replay.run_summary import Summary, summary_of
 from tests.support.replay.summaries import summary_document
 
 SLICES = 60
@@ -49,47 +46,24 @@ class Changes:
         self.durations = durations
 
 
-def synthetic_run(seed: int, changes: Changes | None = None) -> Run:
-    """Return a run of 60 s with about 2,500 requests, whose figures follow from its samples."""
-    document, samples = _run(seed, changes)
-    return Run(summary_of(document), Samples(samples))
-
-
-def table_of(seed: int, changes: Changes | None = None) -> pa.Table:
-    """Return the contents of `samples.parquet` of a synthetic run."""
-    return _run(seed, changes)[1]
-
-
-def _run(seed: int, changes: Changes | None) -> tuple[dict[str, Any], pa.Table]:
+def synthetic_run(seed: int, changes: Changes | None = None) -> Summary:
+    """Return the summary of a run of 60 s with about 2,500 requests."""
     rng = np.random.default_rng(seed)
     changed = changes or Changes()
-    sizes = np.random.default_rng(0).gamma(8.0, 1 / 8, GROUP_PARTS)  # the same groups in all runs
-    sizes /= sizes.sum()
-    rows: list[pa.Table] = []
     apis = []
     failed = 0
     for api, (rate, median_ms) in _RATES.items():
         is_heartbeat = api == "Heartbeat"
-        factor = changed.rate if is_heartbeat else 1.0
         level = _correlated(rng) * 0.15
-        counts = rng.poisson(rate * factor * SLICE_S, SLICES)
+        counts = rng.poisson(rate * (changed.rate if is_heartbeat else 1.0) * SLICE_S, SLICES)
         slices = np.repeat(np.arange(SLICES), counts)
-        groups = rng.choice(GROUP_PARTS, len(slices), p=sizes)
         latencies_ms = median_ms * np.exp(level[slices] + rng.normal(0, 0.5, len(slices)))
         latencies_ms *= changed.latency if is_heartbeat else 1.0
-        errors = np.where(rng.random(len(slices)) < 0.01 * changed.errors, ERROR, 0)
-        failed += int((errors == ERROR).sum())
-        rows += _rows("request", api, slices, groups, errors, latencies_ms)
+        failed += int((rng.random(len(slices)) < 0.01 * changed.errors).sum())
         apis.append(_api(api, latencies_ms))
-    counts = rng.poisson(1.5 * changed.rebalances, SLICES)
-    slices = np.repeat(np.arange(SLICES), counts)
-    groups = rng.choice(GROUP_PARTS, len(slices), p=sizes)
-    durations_ms = 500 * changed.durations * np.exp(rng.normal(0, 0.6, len(slices)))
-    rows += _rows("rebalance", None, slices, groups, None, durations_ms)
+    durations_ms = 500 * changed.durations * np.exp(rng.normal(0, 0.6, rng.poisson(90 * changed.rebalances)))
     waiting = [round(float(each), 3) for each in rng.gamma(4.0, 2.0, SLICES)]
-    waiting_us = (rng.multinomial(1000, sizes) / 1000 * sum(waiting) * SLICE_S * 1e6).astype(int)
-    rows.append(_table("groups", "unassigned", part=np.arange(GROUP_PARTS), n=waiting_us))
-    return _document(seed, apis, failed, durations_ms, waiting), pa.concat_tables(rows)
+    return summary_of(_document(seed, apis, failed, durations_ms, waiting))
 
 
 def _correlated(rng: np.random.Generator) -> Any:
@@ -98,27 +72,6 @@ def _correlated(rng: np.random.Generator) -> Any:
     for index in range(1, SLICES):
         values[index] = 0.5 * values[index - 1] + rng.normal(0, 0.75**0.5)
     return values
-
-
-def _rows(kind: str, api: str | None, slices: Any, groups: Any, errors: Any, values_ms: Any) -> list[pa.Table]:
-    buckets = np.floor(np.log(np.maximum(values_ms * 1000, 1)) / np.log(BUCKET_RATIO)).astype(int)
-    columns: dict[str, Any] = {"bucket": buckets}
-    if api is not None:
-        columns |= {"api": [api] * len(slices), "source": ["members"] * len(slices), "error": errors}
-        columns |= {"broker": groups % 3 + 1}
-    return [
-        _table(division, kind, part=parts, n=np.ones(len(parts), dtype=int), **columns)
-        for division, parts in (("time", slices), ("groups", groups))
-    ]
-
-
-def _table(division: str, kind: str, **columns: Any) -> pa.Table:
-    size = len(columns["part"])
-    known = {"division": [division] * size, "kind": [kind] * size} | columns
-    arrays = [pa.array(known.get(field.name, [None] * size), field.type) for field in SCHEMA]
-    names = [name for name in SCHEMA.names if name != "n"]
-    counted = pa.table(arrays, SCHEMA).group_by(names, use_threads=False).aggregate([("n", "sum")])
-    return counted.rename_columns([*names, "n"])
 
 
 def _api(api: str, latencies_ms: Any) -> dict[str, Any]:
