@@ -181,13 +181,12 @@ class Group:
         moved_us: Times of the look-ups that show that a member has lost the coordinator.
     """
 
-    def __init__(self, name: str | None, scripts: Mapping[str, Script]) -> None:
+    def __init__(
+        self, name: str | None, scripts: Mapping[str, Script], *, uses_consumer_protocol: bool = False
+    ) -> None:
         self.name = name
         self.scripts = scripts
-        self.uses_consumer_protocol = any(
-            each.protocol == "consumer" or any(act.action == "migrate" for act in each.acts)
-            for each in scripts.values()
-        )
+        self.uses_consumer_protocol = uses_consumer_protocol
         self.life = 0
         self.generations: dict[tuple[int, int], Generation] = {}
         self.moved_us: list[int] = []

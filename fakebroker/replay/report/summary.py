@@ -1,17 +1,22 @@
 """Computes the summary of a run, with numbers and verdict, from the files in its directory."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
+from fakebroker.replay.promises.catalog import PROMISES, applicable_promises
 from fakebroker.replay.report.number_queries import compute_numbers
+from fakebroker.replay.report.one_pass import in_spark, in_this_process, plan_for
+from fakebroker.replay.report.promise_checks import promise_checks, write_violations
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
@@ -23,9 +28,6 @@ from fakebroker.replay.spark.query_settings import (
     temporary_settings,
 )
 from fakebroker.replay.verify.availability import Circumstances, check_availability
-from fakebroker.replay.verify.promise_queries import applicable_promises
-from fakebroker.replay.verify.promise_views import BrokerTimes
-from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
@@ -49,17 +51,19 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     run = _circumstances(head, expected)
     # Each part of the queries requires the same settings for a while, and restores those that it has found.
     with temporary_settings(spark, settings_for_count(spark, count)), query_threads(few) as threads:
-        promised = threads.submit(
-            check_promises,
-            spark,
-            recorded,
-            members,
-            head.cluster.partitions,
-            _wanted(workload),
-            promises.get("require", ()),
-            directory / VIOLATIONS,
-            _broker_times(head),
+        wanted = _wanted(workload)
+        plan_of = partial(plan_for, wanted, head.cluster.partitions, _broker_times(head))
+        observed = (
+            in_this_process(
+                pq.read_table(directory / EVENTS, schema=events.SCHEMA),
+                map(script.script_of, pq.read_table(directory / MEMBERS).to_pylist()),
+                plan_of,
+            )
+            if few
+            else in_spark(recorded, members, count, plan_of)
         )
+        write_violations(directory / VIOLATIONS, observed.violations)
+        promised = promise_checks(wanted, observed.cases, observed.violations, promises.get("require", ()))
         computed = threads.submit(
             compute_numbers,
             spark,
@@ -71,7 +75,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         )
         available = threads.submit(check_availability, spark, recorded, members, run)
         numbers = computed.result()
-        verdict = judge(available.result(), promised.result(), expected, numbers, run, _slack_ms(workload))
+        verdict = judge(available.result(), promised, expected, numbers, run, _slack_ms(workload))
     if head.was_killed:
         verdict = msgspec.structs.replace(verdict, reasons=[head.early_end(numbers.span_s), *verdict.reasons])
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
@@ -82,7 +86,7 @@ def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:
     """Return the names of the promises to check."""
     wanted: Sequence[str] | None = workload["promises"]["check"]
     if wanted is not None:
-        return wanted
+        return [name for name in PROMISES if name in wanted]
     populations = workload["groups"]
     return applicable_promises(
         is_transactional=any(each.get("transactional") for each in populations),
@@ -104,13 +108,14 @@ def _slack_ms(workload: Mapping[str, Any]) -> float:
     )
 
 
-def _broker_times(head: Head) -> BrokerTimes:
+def _broker_times(head: Head) -> dict[str, int]:
+    """Return the settings of the brokers that decide what they promise, as in `observer.Run`."""
     config = Config(head.workload["cluster"]["config"] if head.cluster.embedded else {})
-    return BrokerTimes(
-        delay_us=1000 * config.number("group.initial.rebalance.delay.ms"),
-        session_us=1000 * config.number("group.consumer.session.timeout.ms"),
-        heartbeat_us=1000 * config.number("group.consumer.heartbeat.interval.ms"),
-    )
+    return {
+        "delay_us": 1000 * config.number("group.initial.rebalance.delay.ms"),
+        "session_us": 1000 * config.number("group.consumer.session.timeout.ms"),
+        "heartbeat_us": 1000 * config.number("group.consumer.heartbeat.interval.ms"),
+    }
 
 
 def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances:

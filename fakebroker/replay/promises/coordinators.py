@@ -1,0 +1,529 @@
+"""Promises about the coordinator of a group: it answers, FindCoordinator names it, and there is only one."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+
+from fakebroker.protocol.registry import APIS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.promises.observer import (
+    BOUND_US,
+    CLOCK_SKEW_US,
+    COORDINATOR_APIS,
+    MOVED,
+    NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    OVERDUE_US,
+    REQUEST_TIMEOUT_US,
+    SESSION_APIS,
+    Group,
+    Lookup,
+    Promise,
+    Request,
+    Run,
+)
+
+_SECOND_US = 1_000_000
+
+_MOST_EVENTS = 10
+"""Maximum number of events that show a violation."""
+
+
+class _Unanswered:
+    """A request without a response.
+
+    Attributes:
+        request: The request.
+        is_leaders: Whether it is the SyncGroup of the leader.
+        beat: Of a JoinGroup: the first successful heartbeat of another member, sent to the same broker at least
+            `BOUND_US` later.
+        ended_us: When the client gave up, or the replay ended. Known at the end, as is `stopped_us`.
+        stopped_us: When its member was stopped, or `ended_us`. After that, the broker may not have the request anymore.
+    """
+
+    __slots__ = ("beat", "ended_us", "is_leaders", "request", "stopped_us")
+
+    def __init__(self, request: Request, *, is_leaders: bool) -> None:
+        self.request = request
+        self.is_leaders = is_leaders
+        self.beat: Request | None = None
+        self.ended_us = self.stopped_us = 0
+
+
+class _Unassigned:
+    """A member that has sent requests and never got an assignment.
+
+    Attributes:
+        first: Its first request.
+        last: Its last request.
+        until_us: When the response to its last request was read; without one, when the request was sent.
+        joins: Its successful JoinGroups: their number, and the last one.
+    """
+
+    __slots__ = ("first", "joins", "last", "last_join", "until_us")
+
+    def __init__(self, first: Request) -> None:
+        self.first = self.last = first
+        self.until_us = first.sent_us
+        self.joins = 0
+        self.last_join: Request | None = None
+
+
+class Answered(Promise):
+    """Requests are answered, and members that join get an assignment.
+
+    Requests without a response are few, and are judged in `end`: until then, it is not known whether a script stopped
+    or paused the member.
+    """
+
+    name = "answered"
+    sentence = (
+        "A broker that answers requests leaves none unanswered; JoinGroup and SyncGroup are answered within the "
+        "rebalance timeout."
+    )
+    cases = "requests that were answered, or due for an answer by a broker that answered others"
+    apis = frozenset(api.name for api in APIS)
+
+    def __init__(self, group: Group, run: Run) -> None:
+        super().__init__(group, run)
+        scripts = group.scripts.values()
+        self._rebalance_us = max((each.rebalance_timeout_ms for each in scripts), default=0) * 1_000 + OVERDUE_US
+        self._session_us = max((each.session_timeout_ms for each in scripts), default=0) * 1_000 + BOUND_US
+        self._unanswered: list[_Unanswered] = []
+        self._joining: dict[int, deque[_Unanswered]] = {}  # JoinGroups without a `beat`, by broker.
+        self._leading: dict[str, int | None] = {}  # By member id, the generation that it leads by its last JoinGroup.
+        self._lives: list[int] = []  # When the lives of the group after the first one began.
+        self._completed: dict[tuple[int, int], Request] = {}  # The first SyncGroup of each life and generation.
+        self._has_expected_instances = False
+        self._busy_us = 0  # Until then, members have sent or got something.
+        self._quiet: list[tuple[int, int]] = []  # Times in which no member has, as long as a session.
+        self._unassigned: dict[str, _Unassigned] = {}
+        self._assigned: set[str] = set()
+        self._is_refused = False  # A member without an assignment was referred to another coordinator.
+        self._nodes: set[int] = set()
+        self._acts: dict[str, list[Request]] = {}
+
+    def looked_up(self, lookup: Lookup) -> None:
+        if lookup.error == 0:
+            self._nodes.add(lookup.node)
+
+    def acted(self, act: Request) -> None:
+        if act.member is not None and act.api != "start":
+            self._acts.setdefault(act.member, []).append(act)
+
+    def sent(self, request: Request) -> None:
+        sent_us, end_us, api = request.sent_us, request.done_us, request.api
+        if end_us is None:
+            self._add_unanswered(request)
+            end_us = sent_us
+        elif api == "Heartbeat":
+            if self._joining and request.error == 0 and request.member is not None:
+                self._add_beat(request)
+        elif api == "JoinGroup" and request.error == 0 and request.member_id is not None:
+            # Only its last JoinGroup counts: a generation that was never complete may be used again, with another
+            # leader. What the response will say is kept now: the SyncGroup may be sent when it is read, and comes
+            # before `answered` then.
+            leads = request.generation is not None and request.leader == request.member_id
+            self._leading[request.member_id] = request.generation if leads else None
+        if request.member is None:
+            return
+        if sent_us - self._busy_us >= self._session_us - _SECOND_US:
+            self._quiet.append((self._busy_us, sent_us))
+        if request.count > 1 and request.until_us is not None and request.until_us > end_us:
+            end_us = request.until_us
+        if end_us > self._busy_us:
+            self._busy_us = end_us
+
+    def answered(self, request: Request) -> None:
+        if request.kind == "request":
+            self.counted += request.count
+        if self._unassigned or request.api in PARKED_APIS:
+            self._note(request)
+
+    def _add_unanswered(self, request: Request) -> None:
+        """Keep a request without a response."""
+        if request.until_us is not None and request.version < 0:
+            return  # It was not sent, because there was no connection.
+        is_leaders = (
+            request.api == "SyncGroup"
+            and request.generation is not None
+            and self._leading.get(request.member_id or "") == request.generation
+        )
+        each = _Unanswered(request, is_leaders=is_leaders)
+        self._unanswered.append(each)
+        if request.api == "JoinGroup" and request.member is not None:
+            self._joining.setdefault(request.broker, deque()).append(each)
+        self._note(request)
+
+    def _add_beat(self, beat: Request) -> None:
+        """Keep a successful heartbeat with the JoinGroups before it that have no response."""
+        joining = self._joining.get(beat.broker)
+        while joining and joining[0].request.sent_us + BOUND_US < beat.sent_us:
+            each = joining.popleft()
+            # If the member itself sends heartbeats, it does not wait anymore.
+            if each.request.member != beat.member:
+                each.beat = beat
+        if joining is not None and not joining:
+            del self._joining[beat.broker]
+
+    def _note(self, request: Request) -> None:
+        """Take note of a request of the classic protocol."""
+        api, member = request.api, request.member
+        if api not in SESSION_APIS:
+            return
+        if member is None:
+            self._has_expected_instances |= api == "JoinGroup"  # Tools register them this way (KAFKA-8397).
+            return
+        is_successful = request.error == 0
+        if member not in self._assigned:
+            each = self._unassigned.get(member)
+            if is_successful and api == "SyncGroup":
+                self._assigned.add(member)
+                self._unassigned.pop(member, None)
+            elif each is not None or api == "JoinGroup":
+                each = self._unassigned.setdefault(member, each or _Unassigned(request))
+                each.last = request
+                each.until_us = max(each.until_us, request.done_us or request.sent_us)
+                if is_successful and api == "JoinGroup":
+                    each.joins, each.last_join = each.joins + 1, request
+                self._is_refused |= request.error in MOVED
+        if is_successful and api in PARKED_APIS and not self.group.uses_consumer_protocol:
+            assert request.generation is not None
+            assert request.done_us is not None
+            if self.group.life > len(self._lives):
+                self._lives.append(request.done_us)
+            if api == "SyncGroup":
+                self._completed.setdefault((self.group.life, request.generation), request)
+
+    def end(self) -> None:
+        for each in self._unanswered:
+            request = each.request
+            each.ended_us = self.run.end_us if request.until_us is None else request.until_us
+            stops = (act.sent_us for act in self._acts_of(request) if act.api in ("leave", "crash"))
+            each.stopped_us = min((at_us for at_us in stops if at_us >= request.sent_us), default=each.ended_us)
+            each.stopped_us = min(each.stopped_us, each.ended_us)
+        leaders: dict[tuple[int, int], Request] = {}
+        for each in self._unanswered:
+            if each.is_leaders and each.stopped_us > each.request.sent_us + 2 * BOUND_US:
+                leaders.setdefault(self._place(each.request), each.request)
+        for each in self._unanswered:
+            self._judge(each, self._shown_by(each, leaders.get(self._place(each.request))))
+        self._judge_unassigned()
+
+    def _place(self, request: Request) -> tuple[int, int]:
+        """Return the life of the group when a request was sent, and the generation of the request; -1 for none."""
+        return bisect_right(self._lives, request.sent_us), -1 if request.generation is None else request.generation
+
+    def _acts_of(self, request: Request) -> list[Request]:
+        return self._acts.get(request.member or "", [])
+
+    def _judge(self, each: _Unanswered, shown_by: list[Request] | None) -> None:
+        """Count a request without a response, and report it if other requests show that a response was overdue."""
+        request, ended_us = each.request, each.ended_us
+        is_over = request.until_us is not None
+        # When the client gives up, the broker may be dead. What is pending at the end has a connection.
+        if is_over and not self._answers_around(request, ended_us, each.stopped_us):
+            return
+        # A paused member reads no responses.
+        is_paused = any(
+            act.api in ("pause", "zombie") and request.sent_us - BOUND_US <= act.sent_us <= ended_us
+            for act in self._acts_of(request)
+        )
+        is_broken = shown_by is not None and not is_paused
+        if is_broken or ended_us > request.sent_us + BOUND_US:
+            self.case()
+        if is_broken:
+            subject = request.api if request.member is None else f"{request.api} of {request.member}"
+            seconds = _seconds(ended_us - request.sent_us)
+            self.violation(
+                f"{subject} timed out after {seconds} s"
+                if is_over
+                else f"{subject} had no response for {seconds} s at the end of the replay",
+                request,
+                *shown_by or (),
+                at_us=request.sent_us,
+                until_us=ended_us,
+                generation=request.generation,
+                members=[request.member],
+            )
+
+    def _answers_around(self, request: Request, *times_us: int) -> bool:
+        return any(self.run.answers_around(request.broker, at_us) for at_us in times_us)
+
+    def _shown_by(self, each: _Unanswered, leaders_sync: Request | None) -> list[Request] | None:
+        """Return the requests that show, with a request itself, that its response was overdue; None if it was not."""
+        request, sent_us, ended_us, stopped_us = each.request, each.request.sent_us, each.ended_us, each.stopped_us
+        api = request.api
+        waited_us = ended_us - sent_us
+        kept_coordinator = self.group.kept_coordinator
+
+        if api not in PARKED_APIS:
+            # Clients that give up do so after the request timeout, give or take a second.
+            is_over = request.until_us is not None
+            return [] if waited_us > REQUEST_TIMEOUT_US - (_SECOND_US if is_over else 0) else None
+
+        if not self.group.scripts:
+            return None  # The rebalance timeout of its group is unknown.
+        if waited_us > self._rebalance_us:
+            return []
+        if request.member is None:
+            return None
+
+        if api == "SyncGroup":
+            # Once another member has its assignment, there is one for every member of the generation. A new coordinator
+            # may not have it.
+            place = self._place(request)
+            completed = self._completed.get(place)
+            if completed is not None and completed.done_us is not None:
+                joined_us = self.group.generations[place].joined_us
+                since_us = sent_us if joined_us is None else min(sent_us, joined_us)
+                until_us = max(sent_us, completed.done_us) + BOUND_US
+                if ended_us > until_us and kept_coordinator(since_us, until_us):
+                    return [completed]
+
+            # The SyncGroup of the leader is not parked, but written to the log. Then all others are answered.
+            if leaders_sync is not None and (
+                stopped_us > max(sent_us, leaders_sync.sent_us) + 2 * BOUND_US
+                and kept_coordinator(leaders_sync.sent_us, stopped_us)
+                and self._answers_around(request, stopped_us)
+            ):
+                return [leaders_sync]
+
+        # During a rebalance, heartbeats do not succeed, so a JoinGroup is answered if they do. It may be parked without
+        # a rebalance until all expected instances have joined. A coordinator that loads answers all heartbeats.
+        beat = each.beat
+        if (
+            beat is not None
+            and beat.sent_us < stopped_us
+            and not self._has_expected_instances
+            and kept_coordinator(sent_us, beat.sent_us)
+        ):
+            return [beat]
+
+        # If no other member of the group sends or gets anything for the longest session timeout, every other member has
+        # joined, too, or was removed. The first JoinGroups of a group also wait for the initial delay.
+        quiet_us = stopped_us - self._session_us
+        first = next(iter(self._completed.values()), None)
+        if api == "JoinGroup" and (first is None or first.done_us is None or first.done_us > stopped_us):
+            quiet_us -= self.run.delay_us
+        quiet = (*self._quiet, (self._busy_us, stopped_us))
+        is_quiet = any(since_us <= quiet_us and until_us >= stopped_us - _SECOND_US for since_us, until_us in quiet)
+        if (
+            sent_us < quiet_us
+            and is_quiet
+            and kept_coordinator(sent_us, stopped_us)
+            and self._answers_around(request, stopped_us)
+        ):
+            return []
+        return None
+
+    def _judge_unassigned(self) -> None:
+        """Report members that have joined more than once, and waited too long for an assignment.
+
+        All their requests may have been answered.
+        """
+        # If no member of the group ever gets an assignment, nothing that members do explains it, even if connections
+        # are lost all the time. The coordinator must be the same, and accept requests. Members of the consumer protocol
+        # have assignments without a SyncGroup.
+        is_stuck = (
+            not self._assigned
+            and not self._is_refused
+            and len(self._nodes) <= 1
+            and not self.group.uses_consumer_protocol
+        )
+        arrived_us = max((each.first.sent_us for each in self._unassigned.values()), default=0)
+        acts_us = sorted(act.sent_us for acts in self._acts.values() for act in acts)
+        for member, each in self._unassigned.items():
+            if each.joins < 2 or each.last_join is None or not self.group.scripts:
+                continue
+            since_us, until_us = each.first.sent_us, each.until_us
+            if is_stuck:
+                # Until the script of a member stops or pauses it. From when the last member has joined, the session
+                # timeout is enough: members that do not join again are removed.
+                next_act = bisect_left(acts_us, since_us)
+                if next_act < len(acts_us):
+                    until_us = min(until_us, acts_us[next_act])
+                is_broken = until_us > arrived_us + self._session_us + self.run.delay_us
+            else:
+                is_broken = (
+                    until_us - since_us > max(self._rebalance_us, self._session_us)
+                    and self.group.kept_coordinator(since_us, until_us)
+                    and not any(since_us <= act.sent_us <= until_us for act in self._acts.get(member, ()))
+                )
+            if is_broken:
+                self.violation(
+                    f"{member} joined {self.group.name} for {_seconds(until_us - since_us)} s without an assignment"
+                    f"{', as all members of the group' if is_stuck else ''}",
+                    each.first,
+                    each.last_join,
+                    each.last,
+                    at_us=since_us,
+                    until_us=until_us,
+                    members=[member],
+                )
+
+
+class CoordinatorFound(Promise):
+    """A broker that FindCoordinator names has `BOUND_US` to serve the group.
+
+    If it refuses, is still named later than that, and refuses again, the promise is broken. Such a series of refusals
+    ends when the broker serves or loads the group, or when another broker is named.
+    """
+
+    name = "coordinator-found"
+    sentence = "The coordinator that FindCoordinator names serves the group."
+    cases = "look-ups followed by a request to the named broker"
+    apis = COORDINATOR_APIS
+
+    def __init__(self, group: Group, run: Run) -> None:
+        super().__init__(group, run)
+        self._unused: Counter[int] = Counter()  # Look-ups by the named broker, until it is asked.
+        self._named: Lookup | None = None
+        self._refused_us: int | None = None  # The first refusal of the series.
+        self._still_named_us: int | None = None  # The first response that still names the broker too late after it.
+        self._named_us = self._refused_again_us = 0  # The last refusal after that one, and the last look-up before it.
+        self._members: set[str | None] = set()
+        self._first: tuple[Request, ...] = ()  # The look-up before the series, and the first refusal.
+        self._then: deque[Request] = deque(maxlen=_MOST_EVENTS - 2)  # The last look-ups and refusals.
+
+    def looked_up(self, lookup: Lookup) -> None:
+        if lookup.error:
+            return
+        self._unused[lookup.node] += 1
+        if self._named is not None and self._named.node != lookup.node:
+            self._end_series()
+        self._named = lookup
+        if self._refused_us is not None:
+            self._then.append(lookup.request)
+            if self._still_named_us is None and lookup.sent_us > self._refused_us + BOUND_US:
+                self._still_named_us = lookup.at_us
+
+    def answered(self, request: Request) -> None:
+        if request.error == 0 and self._refused_us is None and not self._unused:
+            return
+        if request.error == NOT_AVAILABLE:
+            return  # It does not say whether the broker is the coordinator.
+        if self._unused:
+            self.case(self._unused.pop(request.broker, 0))
+        if self._named is None or self._named.node != request.broker:
+            return
+        if request.error != NOT_COORDINATOR:
+            self._end_series()
+            return
+        assert request.done_us is not None
+        self._members.add(request.member)
+        if self._refused_us is None:
+            self._refused_us, self._first = request.done_us, (self._named.request, request)
+            return
+        self._then.append(request)
+        # A request that was sent before a look-up had its response may have been refused before the look-up.
+        if self._still_named_us is not None and request.sent_us >= self._still_named_us:
+            self._named_us, self._refused_again_us = self._named.sent_us, request.done_us
+
+    def end(self) -> None:
+        self._end_series()
+
+    def _end_series(self) -> None:
+        if self._refused_us is None or self._named is None:
+            return
+        if self._refused_again_us:
+            self.violation(
+                f"FindCoordinator named broker {self._named.node} as coordinator of {self.group.name} for "
+                f"{_seconds(self._named_us - self._refused_us)} s, and this broker answered NOT_COORDINATOR",
+                *self._first,
+                *self._then,
+                at_us=self._refused_us,
+                until_us=self._refused_again_us,
+                members=self._members,
+            )
+        self._refused_us = self._still_named_us = None
+        self._refused_again_us = 0
+        self._members = set()
+        self._then.clear()
+
+
+class OneCoordinator(Promise):
+    """Two brokers that serve a group in turn, for longer than a move may take, both coordinate it.
+
+    A request that is rejected or lost may be part of a move: turns before and after it are not compared.
+    """
+
+    name = "one-coordinator"
+    sentence = "No two brokers serve a group at the same time."
+    cases = "changes of the broker that serves a group"
+    apis = COORDINATOR_APIS
+
+    def __init__(self, group: Group, run: Run) -> None:
+        super().__init__(group, run)
+        self._broker: int | None = None  # The broker whose turn it is; None after a request was rejected or lost.
+        self._last_broker: int | None = None  # The last broker whose turn it was.
+        self._since_us = 0  # The turn, or the move, began at that time or before.
+        self._turns = 0  # Turns after one of another broker.
+        self._first_us = self._last_us = 0  # When the first and the last of these began, by the first response.
+        self._shown: list[Request] = []  # The requests with these responses.
+        self._brokers: set[int] = set()
+        self._members: set[str | None] = set()
+        self._generations: set[int] = set()
+
+    def sent(self, request: Request) -> None:
+        if request.done_us is None and request.broker >= 0:
+            self._move(request.sent_us)
+
+    def answered(self, request: Request) -> None:
+        broker, error = request.broker, request.error
+        if broker == self._broker and error == 0:
+            return
+        if broker < 0:
+            return
+        assert request.done_us is not None
+        if error in MOVED:
+            self._move(request.done_us)
+            return
+        if broker == self._broker:
+            return
+        # A broker may have served a request before the turn of another one, although its response was read later.
+        if request.sent_us <= self._since_us + CLOCK_SKEW_US:
+            return
+        if self._last_broker is not None and broker != self._last_broker:
+            self.case()
+            if self._broker is not None:
+                self._turn(request)
+        self._broker = self._last_broker = broker
+        self._since_us = request.done_us
+
+    def end(self) -> None:
+        self._move(self.run.end_us)
+
+    def _turn(self, request: Request) -> None:
+        """Count a turn after one of another broker."""
+        assert request.done_us is not None
+        self._first_us, self._last_us = self._first_us if self._turns else request.done_us, request.done_us
+        self._turns += 1
+        if len(self._shown) < _MOST_EVENTS:
+            self._shown.append(request)
+        self._brokers.add(request.broker)
+        self._members.add(request.member)
+        if request.generation is not None:
+            self._generations.add(request.generation)
+
+    def _move(self, at_us: int) -> None:
+        """Take note of a request that was rejected or lost: after it, another broker may serve the group."""
+        if self._turns >= 3 and self._last_us > self._first_us + BOUND_US:
+            self.violation(
+                f"{self.group.name} was served by the brokers {' and '.join(map(str, sorted(self._brokers)))} "
+                "at the same time",
+                *self._shown,
+                at_us=self._first_us,
+                until_us=self._last_us,
+                generation=max(self._generations, default=None),
+                members=self._members,
+            )
+        if self._turns:
+            self._turns, self._shown = 0, []
+            self._brokers, self._members, self._generations = set(), set(), set()
+        self._broker = None
+        self._since_us = max(self._since_us, at_us)
+
+
+def _seconds(duration_us: int) -> float:
+    """Return a duration in seconds, for a sentence."""
+    return round(duration_us / 1e6, 1)
