@@ -66,6 +66,7 @@ class Request(NamedTuple):
         row: The row of which this is the last request, if it stands for several heartbeats. The observers get such a
             row as two requests: the first one, which has the `count`, and the last one, with a `count` of 0.
             Between them, heartbeats were sent at regular intervals, and all got the same response.
+        found: In a FindCoordinator, the coordinators of this group, as in `events.Event`.
     """
 
     scheduled_us: int
@@ -95,6 +96,7 @@ class Request(NamedTuple):
     owned: list[str] | None
     latency_us: int | None
     row: "Request | None" = None
+    found: Sequence[tuple[str, int, int, bool]] | None = None
 
     @property
     def owner(self) -> str | None:
@@ -324,7 +326,8 @@ class Promise:
         """
         names = (each.member for each in events) if members is None else members
         listed = sorted({each for each in names if each is not None})
-        shown = {id(each): each for each in events}  # requests contain lists, so they have no hash
+        rows = (each.row or each for each in events)
+        shown = {id(row): row for row in rows}  # requests contain lists, so they have no hash
         self.found.append(
             Found(self.name, self.group.name, generation, listed, at_us, until_us, what, tuple(shown.values()))
         )
@@ -359,16 +362,11 @@ class Observation:
                 if getattr(kind, name) is not getattr(Promise, name):
                     self._general[name].append(getattr(promise, name))
         self._number = 0
-        self._later: list[tuple[int, int, int, Request, Any]] = []
+        self._later: list[tuple[int, int, int, Request, bool]] = []
         # By when it happens, when it was sent, and its number: responses, and the last ones of folded requests.
 
-    def row(self, request: Request, found: Sequence[tuple[int, int, bool]] = ()) -> None:
-        """Take the next row about the group; rows come in the order of `sent_us`.
-
-        Args:
-            request: The row.
-            found: In a FindCoordinator, the coordinators of this group: node, error, and whether it is looked up again.
-        """
+    def row(self, request: Request) -> None:
+        """Take the next row about the group; rows come in the order of `sent_us`. Of simultaneous ones, actions first."""
         self._until(request.sent_us)
         if request.kind == "act":
             for method in self._general["acted"]:
@@ -381,11 +379,11 @@ class Observation:
         if request.count > 1 and request.until_us is not None:
             at_us = request.until_us
             last = request._replace(sent_us=at_us, scheduled_us=at_us, done_us=at_us, count=0, row=request)
-            self._push(at_us, at_us - 1, last, "last")
+            self._push(at_us, at_us - 1, last, is_last=True)
         for method in self._sent.get(request.api, _NO_METHODS):
             method(request)
         if request.done_us is not None:
-            self._push(request.done_us, request.sent_us, request, found)
+            self._push(request.done_us, request.sent_us, request)
 
     def end(self) -> None:
         """Give the rest of the events, and the end."""
@@ -393,19 +391,19 @@ class Observation:
         for promise in self.promises:
             promise.end()
 
-    def _push(self, at_us: int, sent_us: int, request: Request, what: Any) -> None:
+    def _push(self, at_us: int, sent_us: int, request: Request, *, is_last: bool = False) -> None:
         self._number += 1
-        heappush(self._later, (at_us, sent_us, self._number, request, what))
+        heappush(self._later, (at_us, sent_us, self._number, request, is_last))
 
     def _until(self, at_us: int) -> None:
         """Give what happens before a time."""
         later = self._later
         while later and later[0][0] < at_us:
-            request, what = heappop(later)[3:]
-            if what == "last":
+            request, is_last = heappop(later)[3:]
+            if is_last:
                 for method in self._sent.get(request.api, _NO_METHODS):
                     method(request)
-                self._push(request.sent_us, request.sent_us, request, ())
+                self._push(request.sent_us, request.sent_us, request)
                 continue
             if (
                 request.api in PARKED_APIS
@@ -414,7 +412,7 @@ class Observation:
                 and not self._group.uses_consumer_protocol
             ):
                 self._group.step(request)
-            for node, error, again in what:
+            for _, node, error, again in request.found or ():
                 lookup = self._group.lookup(request, node, error, again)
                 for method in self._general["looked_up"]:
                     method(lookup)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, functions as f
 
 from fakebroker.replay.promises.catalog import PROMISES
-from fakebroker.replay.promises.observer import Found, Group, Observation, Run
+from fakebroker.replay.promises.observer import Found, Group, Observation, Request, Run
 from fakebroker.replay.promises.rows import requests_of
 from fakebroker.replay.script.script import Script, script_of
 
@@ -160,25 +159,12 @@ def observed(table: pa.Table, scripts: Iterable[Script], plan: Plan) -> Observed
         plan: The plan.
     """
     results = Observed()
-    members: dict[str, dict[str, Script]] = {}
-    for each in scripts:
-        members.setdefault(each.group, {})[each.member] = each
     # Rows about no group are cases if they are answered: nothing else is to be said of these.
     is_counted = pc.and_(pc.is_null(table["key"]), pc.is_valid(table["latency_us"]))
     if "answered" in plan.promises:
-        results.cases["answered"] += (
-            pc.sum(table["count"].filter(pc.and_(is_counted, pc.equal(table["kind"], "request")))).as_py() or 0
-        )
-    rows = table.filter(pc.invert(is_counted))
-    consumers = frozenset(pc.unique(rows["key"].filter(pc.is_valid(rows["epoch"]))).to_pylist())
-    for key, of_group in groupby(_in_order(rows), key=itemgetter(0)):
-        group = Group(key, members.get(key or "", {}), uses_consumer_protocol=key in consumers)
-        names = plan.promises if key is not None else [name for name in plan.promises if name == "answered"]
-        kinds = [kind for name in names for kind in PROMISES[name]]
-        observation = Observation(kinds, group, plan.run)
-        for _, request, coordinators in of_group:
-            observation.row(request, coordinators)
-        observation.end()
+        of_requests = table["count"].filter(pc.and_(is_counted, pc.equal(table["kind"], "request")))
+        results.cases["answered"] += pc.sum(of_requests).as_py() or 0
+    for observation in observations(table.filter(pc.invert(is_counted)), scripts, plan):
         for promise in observation.promises:
             if promise.counted:
                 results.cases[promise.name] += promise.counted
@@ -187,22 +173,41 @@ def observed(table: pa.Table, scripts: Iterable[Script], plan: Plan) -> Observed
     return results
 
 
-def _in_order(table: pa.Table) -> Iterator[tuple[str | None, Any, Sequence[tuple[int, int, bool]]]]:
-    """Yield rows by group and time, as group, request, and the coordinators in a FindCoordinator."""
+def observations(table: pa.Table, scripts: Iterable[Script], plan: Plan) -> Iterator[Observation]:
+    """Yield the observation of each group, after its end. The arguments are those of `observed`."""
+    members: dict[str, dict[str, Script]] = {}
+    for each in scripts:
+        members.setdefault(each.group, {})[each.member] = each
+    consumers = frozenset(pc.unique(table["key"].filter(pc.is_valid(table["epoch"]))).to_pylist())
+    kinds = [kind for name in plan.promises for kind in PROMISES[name]]
+    of_no_group = [kind for kind in kinds if kind.name == "answered"]
+    for key, rows in groupby(_in_order(table), key=itemgetter(0)):
+        group = Group(key, members.get(key or "", {}), uses_consumer_protocol=key in consumers)
+        observation = Observation(of_no_group if key is None else kinds, group, plan.run)
+        for _, request in rows:
+            observation.row(request)
+        observation.end()
+        yield observation
+
+
+def _in_order(table: pa.Table) -> Iterator[tuple[str | None, Request]]:
+    """Yield rows by group and time, each with its group."""
     if not table.num_rows:
         return
     keys = pc.dictionary_encode(table["key"].combine_chunks(), null_encoding="encode")
     done_us = pc.fill_null(pc.add(table["scheduled_us"], table["latency_us"]), 2**62)
-    is_act = pc.equal(table["kind"], "act").to_numpy()
+    is_no_act = pc.not_equal(table["kind"], "act")
     # By group, then by when it was sent. Of simultaneous rows, actions come first.
+    columns = (done_us, is_no_act, table["sent_us"], keys.indices)
     order = np.lexsort(
-        (done_us.to_numpy(), ~is_act, table["sent_us"].to_numpy(), keys.indices.to_numpy(zero_copy_only=False))
+        [
+            column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+            for column in columns
+        ]
     )
     for start in range(0, len(order), _OBJECTS):
         part = table.take(pa.array(order[start : start + _OBJECTS])).combine_chunks()
-        places = part["found"].to_pylist()
-        for key, request, found in zip(part["key"].to_pylist(), requests_of(part), places, strict=True):
-            yield key, request, [(each["node"], each["error"], each["again"]) for each in found] if found else ()
+        yield from zip(part["key"].to_pylist(), requests_of(part), strict=True)
 
 
 def in_this_process(table: pa.Table, scripts: Iterable[Script], plan_of: Callable[..., Plan]) -> Observed:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
-from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
+from fakebroker.replay.report.evidence import Case, unavailable, violated
 from fakebroker.replay.run_summary import SENT_LATE, Phase, PromiseCheck, Summary, TransactionNumbers, named
 from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, result, share, times
 
@@ -20,7 +20,6 @@ _MOST_VIOLATIONS = 3
 _MOST_EVENTS = 10
 """Maximum number of events shown with a violation."""
 _EVENT_COLUMNS: dict[str, dict[str, Any]] = {
-    "": {"width": 1},
     "sent s": {"width": 8, "justify": "right"},
     "answered": {"width": 8, "justify": "right"},
     "API": {"width": len("FindCoordinator")},
@@ -252,7 +251,7 @@ def _violations(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
         ((place, check) for check in checks for place in range(len(check.violations))), key=lambda ranked: ranked[0]
     )
     for place, check in ranked[:_MOST_VIOLATIONS]:
-        case = violated(check.name, check.violations[place], summary.numbers.began_us)
+        case = violated(check.violations[place], summary.numbers.began_us)
         yield f"[red]Broken:[/red] {escape(check.promise)}", Group(*_case(case))
     more = sum(check.broken for check in checks) - len(ranked[:_MOST_VIOLATIONS])
     if more:
@@ -265,21 +264,14 @@ def _case(case: Case) -> Iterator[RenderableType]:
     yield Text(", ".join(f"{name} {fact}" for name, fact in case.facts.items()), style="dim")
     if not case.rows:
         return
-    if case.marked:
-        yield Text(case.marked.replace("Marked:", "Marked with >:"), style="dim")
     grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
     for name, layout in _EVENT_COLUMNS.items():
         grid.add_column(name, header_style="dim", overflow="fold", **layout)
-    for row in nearest(case, _MOST_EVENTS):
-        *cells, response, details = (_text(cell) for cell in row.cells)
-        if row.is_decisive and details:
-            response.append("\n" if response else "").append(details)
-        grid.add_row(">" if row.is_decisive else "", *cells, response, style=None if row.is_decisive else "dim")
+    for *cells, response, details in case.rows[:_MOST_EVENTS]:
+        grid.add_row(*map(escape, cells), escape("\n".join(text for text in (response, details) if text)))
     yield grid
-
-
-def _text(cell: tuple[Part, ...]) -> Text:
-    return Text.assemble(*((part.text, "bold yellow" if part.is_decisive else "") for part in cell))
+    if len(case.rows) > _MOST_EVENTS:
+        yield Text(f"{counted(len(case.rows) - _MOST_EVENTS, 'more event')} in report.html", style="dim")
 
 
 def _files(summary: Summary) -> Table:

@@ -15,5 +15,5 @@ How to add a promise:
 3. `tests/replay/test_promises.py`: a minimal violation, similar events that are none, and numbers of cases.
 4. `tests/support/replay/broken_coordinators.py`, `broken_consumer_coordinators.py` or `broken_transactions.py`: a
    coordinator that breaks this promise only, and its entry in `tests/replay/test_promises_broken.py`.
-5. `replay/report/evidence.py`: in `RULES`, which events show a violation, and its entry in `EVIDENCE` of the same test.
+5. Its entry in `EVIDENCE` of the same test: the APIs of the events that show each violation.
 """
