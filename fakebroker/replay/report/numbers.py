@@ -1,4 +1,4 @@
-"""Converts the rows of the queries in number_queries.py to `Numbers`. Does not depend on Spark."""
+"""Converts the rows of `number_rows` (partial_numbers.py) to `Numbers`. Does not depend on Spark."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ from fakebroker.replay.run_summary import (
     Rebalances,
     RebalancesOverTime,
     RequestNumbers,
+    RequestsOverTime,
     SendingDelay,
     SlowGroup,
     TransactionNumbers,
@@ -36,6 +37,7 @@ from fakebroker.replay.run_summary import (
 from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 
+_NO_METRICS = ("api", "source", "known_latencies")
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 _NO_REQUESTS: Row = {
     "api": None,
@@ -45,7 +47,7 @@ _NO_REQUESTS: Row = {
     "p99_ms": None,
     "p99_9_ms": None,
     "max_ms": None,
-} | dict.fromkeys(("unexpected_errors", "lost", "unanswered", "cut_off"), 0)
+} | dict.fromkeys(("unexpected_errors", "lost", "unanswered", "cut_off", "known_latencies"), 0)
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
@@ -59,9 +61,10 @@ def numbers_of(
     """Return the numbers of a run.
 
     Args:
-        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api`, `source` or `slice` means
-            the total; a null `is_steady` is the whole replay. Rows of "rebalances" have a `part`: "all", "length"
-            (histogram of durations), "slice" or "population" (by slice and population).
+        rows: Rows by what they count. A `broker`, `api`, `source` or `slice` that is None means the total; an
+            `is_steady` that is None is the whole replay. Rows of "rebalances" have a `part`: "all", "length" (histogram
+            of durations), "slice" or "population" (by slice and population). Rows of "over_time" are the sums of all
+            APIs by slice.
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
@@ -157,8 +160,8 @@ def _sum(rows: Iterable[Row], parked: Collection[bool] = (False, True), source: 
     """
     found = {row["is_parked"]: row for row in rows if row["api"] is None and row["source"] == source}
     first, *others = (found.get(is_parked, _NO_REQUESTS) for is_parked in parked)
-    counts = ("requests", "unexpected_errors", "lost", "unanswered", "cut_off")
-    return {**first, "source": source} | {name: sum(row[name] for row in (first, *others)) for name in counts}
+    counts = ("requests", "unexpected_errors", "lost", "unanswered", "cut_off", "known_latencies")
+    return {**first, "source": source} | {name: sum(row.get(name, 0) for row in (first, *others)) for name in counts}
 
 
 def _requests(row: Row, span_s: float) -> RequestNumbers:
@@ -175,6 +178,11 @@ def _requests(row: Row, span_s: float) -> RequestNumbers:
         lost=row["lost"],
         unanswered=row["unanswered"],
         cut_off=row["cut_off"],
+        sent_p50_ms=row.get("sent_p50_ms"),
+        sent_p99_ms=row.get("sent_p99_ms"),
+        sent_p99_9_ms=row.get("sent_p99_9_ms"),
+        sent_max_ms=row.get("sent_max_ms"),
+        known_latencies=row.get("known_latencies"),
     )
 
 
@@ -288,7 +296,20 @@ def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Seque
         rebalances=_rebalances_over_time(slices, (row for row in rows["rebalances"] if row["part"] == "slice")),
         populations=[_population_over_time(slices, changes, rows["rebalances"], row) for row in populations],
         transactions=_transactions_over_time(slices, rows.get("transactions", ())),
+        never_parked=_sum_over_time(slices, rows, is_parked=False),
+        parked=_sum_over_time(slices, rows, is_parked=True),
+        missing=[
+            sum(row["lost"] + row["unanswered"] for row in rows.get("over_time", ()) if row["slice"] == index)
+            for index in range(slices.count)
+        ],
     )
+
+
+def _sum_over_time(slices: Slices, rows: Mapping[str, list[Row]], is_parked: bool) -> RequestsOverTime:
+    """Return the sum over all APIs that may be parked, or those that may not."""
+    sums = [{**row, "api": ALL, "source": ALL} for row in rows.get("over_time", ()) if row["is_parked"] is is_parked]
+    none = RequestsOverTime(ALL, ALL, [0.0] * slices.count, [None] * slices.count, [None] * slices.count)
+    return next(iter(latencies_over_time(slices, sums)), none)
 
 
 def _population_over_time(
@@ -328,7 +349,7 @@ def _metrics(
         name = f"errors.{row.name}"
         counts[name] = (counts.get(name) or 0) + row.requests
     return {
-        **{name: value for name, value in msgspec.structs.asdict(total).items() if name not in ("api", "source")},
+        **{name: value for name, value in msgspec.structs.asdict(total).items() if name not in _NO_METRICS},
         "generations": rebalances.generations,
         "rebalances": rebalances.count,
         "rebalance_p50_ms": rebalances.p50_ms,

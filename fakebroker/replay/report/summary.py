@@ -14,18 +14,16 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.promises.catalog import PROMISES, applicable_promises
-from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.report.one_pass import in_spark, in_this_process, plan_for
+from fakebroker.replay.promises.observer import Run
+from fakebroker.replay.report.number_rows import numbers_from
+from fakebroker.replay.report.one_pass import Known, Plan, in_spark, in_this_process
+from fakebroker.replay.report.partial_numbers import Facts, merged
 from fakebroker.replay.report.promise_checks import promise_checks, write_violations
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import (
     are_few,
-    computed_once,
-    query_threads,
-    settings_for_count,
-    temporary_settings,
 )
 from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
@@ -40,46 +38,42 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         directory: The run's directory, with the recorded events and the scripts of the members.
         head: Settings of the run; the expectations are in its `workload`.
     """
+    workload = head.workload
+    expected = with_default_expectation(msgspec.convert(workload["expect"], tuple[Expectation, ...]))
+    wanted = _wanted(workload)
+    plan_of = partial(_plan, head, wanted)
     recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
     count = recorded_events(directory)
-    few = are_few(count)
-    if few:  # many rows are read again for each query, to save memory
-        recorded, members = (computed_once(frame.coalesce(1), few) for frame in (recorded, members))
-    workload, promises = head.workload, head.workload["promises"]
-    expected = with_default_expectation(msgspec.convert(workload["expect"], tuple[Expectation, ...]))
+    if are_few(count):
+        table = pq.read_table(directory / EVENTS).select(events.SCHEMA.names)
+        results, plan = in_this_process(table, pq.read_table(directory / MEMBERS), plan_of)
+    else:
+        results, plan = in_spark(recorded, members, count, plan_of)
+    numbers = numbers_from(merged(results.counts), plan.facts)
+    write_violations(directory / VIOLATIONS, results.violations)
+    promised = promise_checks(wanted, results.cases, results.violations, workload["promises"].get("require", ()))
     run = _circumstances(head, expected)
-    # Each part of the queries requires the same settings for a while, and restores those that it has found.
-    with temporary_settings(spark, settings_for_count(spark, count)), query_threads(few) as threads:
-        wanted = _wanted(workload)
-        plan_of = partial(plan_for, wanted, head.cluster.partitions, _broker_times(head))
-        observed = (
-            in_this_process(
-                pq.read_table(directory / EVENTS, schema=events.SCHEMA),
-                map(script.script_of, pq.read_table(directory / MEMBERS).to_pylist()),
-                plan_of,
-            )
-            if few
-            else in_spark(recorded, members, count, plan_of)
-        )
-        write_violations(directory / VIOLATIONS, observed.violations)
-        promised = promise_checks(wanted, observed.cases, observed.violations, promises.get("require", ()))
-        computed = threads.submit(
-            compute_numbers,
-            spark,
-            recorded,
-            members,
-            head.cluster.offsets_partitions,
-            workload.get("measure_from_s"),
-            head.cluster.partitions,
-        )
-        available = threads.submit(check_availability, spark, recorded, members, run)
-        numbers = computed.result()
-        verdict = judge(available.result(), promised, expected, numbers, run, _slack_ms(workload))
+    available = check_availability(spark, recorded, members, run)
+    verdict = judge(available, promised, expected, numbers, run, _slack_ms(workload))
     if head.was_killed:
         verdict = msgspec.structs.replace(verdict, reasons=[head.early_end(numbers.span_s), *verdict.reasons])
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
+
+
+def _plan(head: Head, promises: Sequence[str], known: Known, first_act_ms: float) -> Plan:
+    """Return the plan of the pass, given what is known of the run."""
+    partitions, measure_from_s = head.cluster.partitions, head.workload.get("measure_from_s")
+    run = Run(
+        end_us=known.sent_us,
+        partitions=partitions,
+        answering=known.answering,
+        listed_us=known.listed_us or None,
+        **_broker_times(head),
+    )
+    facts = Facts.of(known.bounds, first_act_ms, head.cluster.offsets_partitions, partitions, measure_from_s)
+    return Plan(tuple(promises), run, facts)
 
 
 def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:
