@@ -1,6 +1,6 @@
 """The keys of `summary.json` and the columns of the Parquet files of a run, with their types, units and meanings.
 
-Derived from the types in `run_summary`, `members.events` and `verify.violations`, and from the `Attributes`
+Derived from the types in `run_summary`, `members.events` and `report.promise_checks`, and from the `Attributes`
 of their docstrings. The tables in `scenarios/runs.md` are generated from this module.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 from msgspec import UnsetType
 
 from fakebroker.replay.members.events import DDL, Event
+from fakebroker.replay.report.promise_checks import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
-from fakebroker.replay.verify.violations import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
 
 
 class Key(NamedTuple):

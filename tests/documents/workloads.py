@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from fakebroker.replay.verify.promises import PROMISES
+from fakebroker.replay.promises.catalog import PROMISES
 from fakebroker.replay.workload import behavior
 from fakebroker.replay.workload.expectations import ALLOWED_METRICS, METRICS, Expectation, Promises
 from fakebroker.replay.workload.loads import Load
@@ -117,7 +117,8 @@ def workloads_table() -> str:
 
 def promises_table() -> str:
     return table(
-        ("name", "promise", "cases"), [(f"`{name}`", each.sentence, each.case) for name, each in PROMISES.items()]
+        ("name", "promise", "cases"),
+        [(f"`{name}`", each.sentence, each.cases) for name, (each, *_) in PROMISES.items()],
     )
 
 

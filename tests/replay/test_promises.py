@@ -5,21 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
-from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.promises.catalog import PROMISES
+from fakebroker.replay.promises.observer import Found
+from fakebroker.replay.report.promise_checks import SCHEMA, promise_checks, write_violations
 from fakebroker.replay.run_summary import PromiseCheck, Violation
-from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
-from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
-from fakebroker.replay.verify.violations import ViolationRow
-from tests.support.replay.promise_cases import checked_with_cases
+from tests.support.replay.observed import DEFAULT_TIMES, BrokerTimes, observed
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
     OF_1,
-    PARTITIONS,
     SECOND,
     START_US,
     TRANSACTIONAL,
@@ -31,7 +29,6 @@ from tests.support.replay.recorded_events import (
     event_of,
     fetch,
     found,
-    frame,
     initialized,
     join,
     list_transactions,
@@ -41,7 +38,6 @@ from tests.support.replay.recorded_events import (
     read,
     reports,
     script_of,
-    scripts,
     stable,
     steady,
     still_open,
@@ -720,41 +716,41 @@ CASES: dict[str, Case] = {
 
 
 @pytest.fixture(scope="module")
-def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
-    """Return the result of checking all cases, and the numbers of cases of the promises by group.
+def checked() -> tuple[list[Found], dict[str | None, Counter[str]]]:
+    """Return the violations of all cases, and the numbers of cases of the promises by group.
 
-    Each case is a group of its own, so that all are checked by one run of the queries.
+    Each case is a group of its own.
     """
     cases = list(enumerate(CASES.values()))
-    events = frame(spark, [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events])
-    members = scripts(spark, [script_of(f"c{number}", each) for number, case in cases for each in case.members])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        with promise_views(spark, events, members, PARTITIONS, TIMES) as views:
-            return checked_with_cases(views)
+    events = [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events]
+    members = [script_of(f"c{number}", each) for number, case in cases for each in case.members]
+    return observed(events, members, TIMES)
 
 
 def test_violations_are_found_and_nothing_else(
-    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[Found], dict[str | None, Counter[str]]], subtests: pytest.Subtests
 ) -> None:
     for number, (name, case) in enumerate(CASES.items()):
-        violations = [
-            (check.name, each.what) for check in checked[0] for each in check.violations if each.group == f"c{number}"
-        ]
+        violations = [(each.promise, each.what) for each in checked[0] if each.group == f"c{number}"]
         with subtests.test(case=name):
-            assert [promise for promise, _ in violations] == list(case.broken), violations
+            assert sorted(promise for promise, _ in violations) == sorted(case.broken), violations
 
 
 def test_every_violation_is_in_a_case_of_its_promise(
-    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[Found], dict[str | None, Counter[str]]], subtests: pytest.Subtests
 ) -> None:
     for number, (name, case) in enumerate(CASES.items()):
-        cases = checked[1].get(f"c{number}", {})
         for promise, broken in Counter(case.broken).items():
             with subtests.test(case=name, promise=promise):
-                assert cases.get(promise, 0) >= broken
-    totals = Counter(name for counts in checked[1].values() for name, n in counts.items() for _ in range(n))
-    assert {check.name: check.cases for check in checked[0]} == totals
+                assert checked[1][f"c{number}"][promise] >= broken
+
+
+def test_every_violation_points_at_events_of_its_group(
+    checked: tuple[list[Found], dict[str | None, Counter[str]]],
+) -> None:
+    for each in checked[0]:
+        assert 1 <= len(each.events) <= 10, each
+        assert {event.group for event in each.events} == {each.group}
 
 
 NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
@@ -821,12 +817,12 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
 
 
 def test_the_number_of_cases_is_that_of_situations_in_which_a_violation_would_be_seen(
-    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[Found], dict[str | None, Counter[str]]], subtests: pytest.Subtests
 ) -> None:
     for name, expected in NUMBERS_OF_CASES.items():
-        cases = checked[1].get(f"c{list(CASES).index(name)}", {})
+        cases = checked[1][f"c{list(CASES).index(name)}"]
         with subtests.test(case=name):
-            assert {promise: cases.get(promise, 0) for promise in expected} == expected
+            assert {promise: cases[promise] for promise in expected} == expected
     assert set(PROMISES) == {promise for expected in NUMBERS_OF_CASES.values() for promise in expected}
 
 
@@ -835,12 +831,16 @@ def test_every_promise_has_a_case_that_breaks_it() -> None:
     assert [name for name in PROMISES if name not in with_case] == [], "expected an entry in CASES"
 
 
-def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession) -> None:
+def checks(events: Sequence[Event], names: Sequence[str], required: Sequence[str] = ()) -> list[PromiseCheck]:
+    violations, cases = observed(events, MEMBERS, DEFAULT_TIMES, names)
+    return promise_checks(names, sum(cases.values(), Counter()), violations, required)
+
+
+def test_a_violation_is_described_with_the_events_that_show_it() -> None:
     beats_before = [beat(30 + n / 100) for n in range(100)]
     events = healthy_then(*beats_before, beat(31, error=25, **OF_1), beat(50, error=22))
-    (check,) = check_promises(spark, frame(spark, events), scripts(spark), PARTITIONS, ["beating-stays"])
+    (check,) = checks(events, ["beating-stays"])
     (violation,) = check.violations
-    shown = violation.events
     assert (check.outcome, check.broken) == ("broken", 1)
     assert violation == Violation(
         group="g",
@@ -849,24 +849,27 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
         at_us=START_US + 30 * SECOND,
         until_us=START_US + 31 * SECOND + 1_000,
         what="g-1 got UNKNOWN_MEMBER_ID from g 1.001 s after a successful heartbeat",
-        events=shown,
+        events=violation.events,
     )
-    assert len(shown) == MOST_EVENTS
-    assert {(each["api"], each["group"]) for each in shown} == {("Heartbeat", "g")}
+    assert [(each["api"], each["member"], each["error"]) for each in violation.events] == [
+        ("Heartbeat", "g-1", 0),
+        ("Heartbeat", "g-1", 25),
+    ]
 
 
-def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession, tmp_path: Path) -> None:
-    wanted, required = ["answered", "one-owner", "silent-out"], ["silent-out", "one-owner"]
-    file = tmp_path / "violations.parquet"
-    file.mkdir()
-    (file / "part-0.parquet").write_text("of an earlier report")
-    checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, wanted, required, file)
+def test_a_promise_that_is_required_says_so() -> None:
+    checked = checks(HEALTHY, ["one-owner", "silent-out", "answered"], ["silent-out", "one-owner"])
     assert [(check.name, check.outcome, check.required) for check in checked] == [
         ("one-owner", "kept", True),
         ("silent-out", "not exercised", True),
         ("answered", "kept", False),
     ]
-    empty = spark.read.parquet(str(file))
-    assert (empty.count(), empty.columns) == (0, list(ViolationRow._fields))
-    with pytest.raises(ConfigError, match="'no-loss': expected one of one-owner, "):
-        check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["no-loss"])
+
+
+def test_the_file_of_violations_replaces_an_earlier_one(tmp_path: Path) -> None:
+    file = tmp_path / "violations.parquet"
+    file.mkdir()
+    (file / "part-0.parquet").write_text("of an earlier report")
+    write_violations(file, [])
+    assert pq.read_table(file).schema == SCHEMA
+    assert pq.read_table(file).num_rows == 0

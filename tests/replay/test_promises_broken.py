@@ -1,9 +1,10 @@
 """The promises on events of scripted members: a correct coordinator keeps all, each broken coordinator breaks one.
 
-Each run is a group of its own, so that all are checked by one run of the queries.
+Each run is a group of its own.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
@@ -11,24 +12,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.options import GroupProtocol
+from fakebroker.replay.promises.catalog import PROMISES
+from fakebroker.replay.promises.observer import Found
 from fakebroker.replay.report.evidence import COLUMNS, violated
-from fakebroker.replay.run_summary import PromiseCheck, Violation
+from fakebroker.replay.report.promise_checks import MOST_VIOLATIONS, ViolationRow, promise_checks, write_violations
+from fakebroker.replay.run_summary import Violation
 from fakebroker.replay.script.script import Act, Action, Script
-from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
-from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES
-from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
-from tests.support.replay.promise_cases import checked_with_cases
-from tests.support.replay.recorded_events import event_of, file_frame, script_of, scripts, table
+from tests.support.replay.observed import BrokerTimes, observed
+from tests.support.replay.recorded_events import event_of, script_of
 from tests.support.replay.scripted_group import HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
-from tests.support.soak import cases, soak
+from tests.support.soak import cases
 
 Run = tuple[list[Script], list[Event]]
 
@@ -215,65 +216,42 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 
 
 @pytest.fixture(scope="module")
-def events_and_members(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, DataFrame]:
-    """Return all runs, with broken and with correct coordinators; each is a group."""
+def found() -> tuple[list[Found], dict[str | None, Counter[str]]]:
+    """Return the violations in all runs, with broken and with correct coordinators, and the numbers of cases."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
     runs |= {f"consumers-{seed}": random_run(seed, "consumer") for seed in CONSUMER_SEEDS}
     runs |= {f"migration-{seed}": random_run(seed, PROTOCOLS[seed % 2], migrates=True) for seed in CONSUMER_SEEDS}
     runs |= {f"transactions-{seed}": random_transactions(seed) for seed in TRANSACTIONAL_SEEDS}
     members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
     events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
-    path = tmp_path_factory.mktemp("events") / "events.parquet"
-    return file_frame(spark, table(events), path), scripts(spark, members)
+    return observed(events, members, TIMES, partitions=PARTITIONS)
 
 
 @pytest.fixture(scope="module")
-def violations_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("promises") / "violations.parquet"
-
-
-@pytest.fixture(scope="module")
-def checked_and_counted(
-    spark: SparkSession, events_and_members: tuple[DataFrame, DataFrame], violations_file: Path
-) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
-    """Return the promises checked on all runs, and the numbers of their cases by group."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        with promise_views(spark, *events_and_members, PARTITIONS, TIMES) as views:
-            return checked_with_cases(views, violations_file)
-
-
-@pytest.fixture(scope="module")
-def checked(
-    checked_and_counted: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]],
-) -> list[PromiseCheck]:
-    """Return the promises checked on all runs."""
-    return checked_and_counted[0]
+def violations(found: tuple[list[Found], dict[str | None, Counter[str]]]) -> list[Found]:
+    return found[0]
 
 
 def test_a_broken_coordinator_breaks_its_promise_and_no_other(
-    checked: list[PromiseCheck], subtests: pytest.Subtests
+    violations: list[Found], subtests: pytest.Subtests
 ) -> None:
     for name, (promise, _) in BROKEN.items():
         with subtests.test(coordinator=name):
-            broken_promises = {
-                check.name for check in checked for violation in check.violations if violation.group == name
-            }
-            assert broken_promises == {promise}
+            assert {each.promise for each in violations if each.group == name} == {promise}
 
 
 def test_every_violation_of_a_broken_coordinator_is_in_a_case(
-    checked_and_counted: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+    found: tuple[list[Found], dict[str | None, Counter[str]]], subtests: pytest.Subtests
 ) -> None:
-    checked, counts = checked_and_counted
+    violations, cases = found
     for name, (promise, _) in BROKEN.items():
-        broken = sum(v.group == name for check in checked if check.name == promise for v in check.violations)
+        broken = sum(each.group == name and each.promise == promise for each in violations)
         with subtests.test(coordinator=name):
-            assert counts[name].get(promise, 0) >= broken > 0
+            assert cases[name][promise] >= broken > 0
 
 
-def test_violations_have_the_events_that_show_them(checked: list[PromiseCheck], subtests: pytest.Subtests) -> None:
-    for check in checked:
+def test_violations_have_the_events_that_show_them(violations: list[Found], subtests: pytest.Subtests) -> None:
+    for check in promise_checks([*PROMISES], Counter(), violations):
         for violation in check.violations:
             with subtests.test(promise=check.name, group=violation.group, at_us=violation.at_us):
                 case = violated(violation, 0)
@@ -326,22 +304,18 @@ def is_of_consumers(violation: Violation) -> bool:
     return any(event["api"] == "ConsumerGroupHeartbeat" for event in violation.events)
 
 
-def test_the_file_of_violations_has_all_of_them(
-    spark: SparkSession, checked: list[PromiseCheck], violations_file: Path
-) -> None:
-    rows = [ViolationRow(*row) for row in spark.read.parquet(str(violations_file)).collect()]
-    assert rows == [
-        ViolationRow(check.name, each.group, each.generation, each.members, each.at_us, each.until_us, each.what)
-        for check in checked
-        for each in check.violations
-    ]
+def test_the_file_of_violations_has_all_of_them(violations: list[Found], tmp_path: Path) -> None:
+    write_violations(tmp_path / "violations.parquet", violations)
+    rows = [ViolationRow(**row) for row in pq.read_table(tmp_path / "violations.parquet").to_pylist()]
+    assert Counter((row.promise, row.group, row.at_us, row.what) for row in rows) == Counter(
+        (each.promise, each.group, each.at_us, each.what) for each in violations
+    )
+    assert [row.promise for row in rows] == sorted((row.promise for row in rows), key=list(PROMISES).index)
     assert sum(row.group == "loses commits" for row in rows) > MOST_VIOLATIONS
 
 
-@soak
-def test_a_correct_coordinator_keeps_all_promises(checked: list[PromiseCheck]) -> None:
-    violations = [violation for check in checked for violation in check.violations if violation.group not in BROKEN]
-    assert not violations, [(violation.group, violation.what) for violation in violations]
+def test_a_correct_coordinator_keeps_all_promises(violations: list[Found]) -> None:
+    assert [(each.group, each.what) for each in violations if each.group not in BROKEN] == []
 
 
 def test_every_promise_is_broken_by_a_coordinator() -> None:

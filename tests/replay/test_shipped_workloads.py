@@ -18,7 +18,6 @@ from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.options import PASSED, ReplayOptions
 from fakebroker.replay.run_directory import read_summary
 from fakebroker.replay.verify.preconditions import unmet_preconditions
-from fakebroker.replay.verify.promise_views import promise_views
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.transaction import Transaction
@@ -26,9 +25,8 @@ from fakebroker.replay.workload.workload import Workload, load_workload
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.replay.loop_player import LoopPlayer
+from tests.support.replay.observed import observed
 from tests.support.replay.plain_numbers import plain_numbers
-from tests.support.replay.promise_cases import checked_with_cases
-from tests.support.replay.recorded_events import scripts
 from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
 from tests.support.soak import sampled, soak, soak_only
 
@@ -218,10 +216,9 @@ def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: 
             assert play.missed == []
 
 
-@soak
 @pytest.mark.slow
 def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
-    subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
+    subtests: pytest.Subtests, plays: dict[str, Play]
 ) -> None:
     """The workloads are checked at once; they have no groups and topics in common."""
     end_us = max(row["sent_us"] for play in plays.values() for row in play.events)
@@ -230,11 +227,9 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     partitions = {
         f"{name}.{topic}": count for name, play in plays.items() for topic, count in play.workload.topics.items()
     }
-    members = scripts(spark, [script for _, found in parts for script in found])
-    recorded = spark.createDataFrame(rows)
-    with promise_views(spark, recorded, members, partitions) as views:
-        checks, counted = checked_with_cases(views)
-    assert [violation.what for check in checks for violation in check.violations] == []
+    members = [script for _, found in parts for script in found]
+    violations, counted = observed(rows, members, partitions=partitions)
+    assert [each.what for each in violations] == []
     cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
     for group, counts in counted.items():
         if group is not None:  # requests about several groups

@@ -1,5 +1,6 @@
 """The verdict: expectations, and their combination with availability checks and promises."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import Source
+from fakebroker.replay.report.promise_checks import promise_checks
 from fakebroker.replay.run_summary import (
     AvailabilityCheck,
     ErrorCount,
     ExpectationCheck,
     LookupNumbers,
     PopulationNumbers,
-    PromiseCheck,
     RequestNumbers,
     Unavailability,
     Verdict,
@@ -22,7 +23,6 @@ from fakebroker.replay.run_summary import (
     summary_of,
 )
 from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
-from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import (
     MEMBERS_JOIN,
     events_done,
@@ -32,7 +32,8 @@ from fakebroker.replay.verify.verdict import (
     with_default_expectation,
 )
 from fakebroker.replay.workload.expectations import Api, Expectation
-from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, PARTITIONS, beat, frame, lost, scripts
+from tests.support.replay.observed import observed
+from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, beat, frame, lost, scripts
 from tests.support.replay.summaries import summary_document
 
 START_OF_1 = HEALTHY[0]._replace(**OF_1)
@@ -176,7 +177,6 @@ def test_reasons_say_how_many_failures_are_not_listed(subtests: pytest.Subtests)
             assert reason(*arguments) == expected
 
 
-PROMISED: dict[str, list[PromiseCheck]] = {}
 AVAILABLE: dict[str, list[AvailabilityCheck]] = {}
 """The results of the queries so far, by their arguments: they take most of the time of these tests."""
 
@@ -190,13 +190,13 @@ def judged(
     required: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on a healthy group of two members with more events."""
-    of_promises, of_availability = repr((more, wanted, required)), repr((more, run))
-    events, two = frame(spark, [*HEALTHY, START_OF_1, *more]), scripts(spark, MEMBERS[:2])
-    if of_promises not in PROMISED:
-        PROMISED[of_promises] = check_promises(spark, events, two, PARTITIONS, wanted, required)
+    of_availability = repr((more, run))
+    events = [*HEALTHY, START_OF_1, *more]
+    violations, cases = observed(events, MEMBERS[:2], promises=wanted)
+    promised = promise_checks(wanted, sum(cases.values(), Counter()), violations, required)
     if of_availability not in AVAILABLE:
-        AVAILABLE[of_availability] = check_availability(spark, events, two, run)
-    return judge(AVAILABLE[of_availability], PROMISED[of_promises], expected, NUMBERS, run)
+        AVAILABLE[of_availability] = check_availability(spark, frame(spark, events), scripts(spark, MEMBERS[:2]), run)
+    return judge(AVAILABLE[of_availability], promised, expected, NUMBERS, run)
 
 
 @pytest.mark.slow

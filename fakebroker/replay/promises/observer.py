@@ -348,7 +348,7 @@ class Observation:
 
     def __init__(self, promises: Sequence[type[Promise]], group: Group, run: Run) -> None:
         self.promises = [promise(group, run) for promise in promises]
-        self._group = group
+        self.group = group
         self._sent: dict[str, list[Any]] = {}
         self._answered: dict[str, list[Any]] = {}
         self._general: dict[str, list[Any]] = {name: [] for name in _GENERAL}
@@ -366,7 +366,10 @@ class Observation:
         # By when it happens, when it was sent, and its number: responses, and the last ones of folded requests.
 
     def row(self, request: Request) -> None:
-        """Take the next row about the group; rows come in the order of `sent_us`. Of simultaneous ones, actions first."""
+        """Take the next row about the group.
+
+        Rows come in the order of `sent_us`. Of simultaneous ones, actions come first.
+        """
         self._until(request.sent_us)
         if request.kind == "act":
             for method in self._general["acted"]:
@@ -409,11 +412,11 @@ class Observation:
                 request.api in PARKED_APIS
                 and request.error == 0
                 and request.member is not None
-                and not self._group.uses_consumer_protocol
+                and not self.group.uses_consumer_protocol
             ):
-                self._group.step(request)
+                self.group.step(request)
             for _, node, error, again in request.found or ():
-                lookup = self._group.lookup(request, node, error, again)
+                lookup = self.group.lookup(request, node, error, again)
                 for method in self._general["looked_up"]:
                     method(lookup)
             for method in self._answered.get(request.api, _NO_METHODS):

@@ -20,9 +20,11 @@ from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.columns import MOST, NULL, begin_of, codes_of, is_first, last_of
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.partial_numbers import Facts, Partial
-from fakebroker.replay.report.quantiles import QUANTILES
 from fakebroker.replay.report.series import Row
 from fakebroker.replay.run_summary import Numbers
+
+QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
+"""The quantiles, by their keys in a summary."""
 
 _NAMES = ("api", "source", "slice", "is_parked", "is_steady")
 _NO_QUANTILES: Mapping[str, float | None] = dict.fromkeys(QUANTILES)

@@ -8,9 +8,9 @@ from math import inf
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS, Config
 from fakebroker.errors import ConfigError
-from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, TARGET_HEARTBEATS
-from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, TRANSACTION_PROMISES, applicable_promises
-from fakebroker.replay.verify.transaction_queries import OVERDUE_TRANSACTION_US
+from fakebroker.replay.promises.catalog import CONSUMER_PROMISES, TRANSACTION_PROMISES, applicable_promises
+from fakebroker.replay.promises.observer import BOUND_US, OVERDUE_US, TARGET_HEARTBEATS
+from fakebroker.replay.promises.transactions import OVERDUE_TRANSACTION_US
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends
 from fakebroker.replay.workload.timeline import CONDITION_EVENTS

@@ -7,7 +7,7 @@ from typing import Literal
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.replay.members.events import Source
 from fakebroker.replay.members.request_outcomes import MEANINGS
-from fakebroker.replay.verify.promises import PROMISES
+from fakebroker.replay.promises.catalog import PROMISES
 from fakebroker.replay.workload.table import Table
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, ORDINARY_ERRORS, UNANSWERED
+from fakebroker.replay.report.number_rows import QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
-from fakebroker.replay.report.quantiles import QUANTILES
 from fakebroker.replay.report.series import Slices
 from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.script.script import Script

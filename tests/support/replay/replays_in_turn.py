@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.members.request_outcomes import CUT_OFF
-from fakebroker.replay.run_summary import AvailabilityCheck, PromiseCheck
+from fakebroker.replay.promises.observer import Found as Violation
+from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Circumstances, check_availability
-from fakebroker.replay.verify.promise_views import BrokerTimes
-from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.workload import Cluster
+from tests.support.replay.observed import BrokerTimes, observed
 from tests.support.replay.recorded_events import file_frame, scripts
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
@@ -135,11 +135,11 @@ class Found:
 
     Attributes:
         checks: The checks by name.
-        promises: The promises, if they were checked.
+        violations: The violations of the promises that were checked.
     """
 
     checks: dict[str, AvailabilityCheck] = field(default_factory=dict)
-    promises: list[PromiseCheck] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
     def groups(self) -> set[str]:
         """Return the groups that are named by a failure or a doubt."""
@@ -192,12 +192,8 @@ def check(
         recorded = file_frame(spark, pa.Table.from_pylist(rows, SCHEMA), Path(directory) / "events.parquet")
         run = Circumstances(timeline=timeline if planned else (), is_simulated=True, **more)
         checks = check_availability(spark, recorded, scripts(spark, members), run)
-        promised = (
-            check_promises(spark, recorded, scripts(spark, members), PARTITIONS, promises, brokers=TIMES)
-            if promises
-            else []
-        )
-    return Found({each.name: each for each in checks}, promised)
+        violations, _ = observed(pa.Table.from_pylist(rows, SCHEMA), members, TIMES, promises, PARTITIONS)
+    return Found({each.name: each for each in checks}, violations)
 
 
 def _moved(replay: PlayedReplay, row: Row, shift_us: int) -> Row:

@@ -342,7 +342,7 @@ def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     rate = sum(series["requests_per_s"]) / _SLICES
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
-    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
+    errors: dict[str, Any] = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
     errors |= {
         "sent_p50_ms": 1.5,
         "sent_p99_ms": 5.5,
