@@ -161,12 +161,11 @@ class RequestNumbers(Section, frozen=True):
         sent_p99_ms: 99th percentile of this time.
         sent_p99_9_ms: 99.9th percentile of this time.
         sent_max_ms: Maximum of this time.
-        known_latencies: Number of requests whose latency is known. Of several heartbeats in one row of
-            `events.parquet` (`record: changes`), only the longest is. The percentiles take the others to be distributed
-            like the latencies of the same API, source and broker that are at most as long. If few latencies are known,
-            the median is too high. If some members always get slow responses, high percentiles are too low; `max_ms`
-            is exact. Since they were sent, the latency of such heartbeats is not recorded: the longest since they were
-            due is taken for it, which is too high.
+        known_latencies: Number of requests whose latency is known. Of folded heartbeats (`record: changes`), only the
+            longest latency is. The percentiles estimate the others, which are at most as long, from the latencies of
+            the same API, source and broker. If few latencies are known, the median may be too high. If some members
+            always get slow responses, the other percentiles may be too low. `max_ms` is exact. When the slowest of
+            folded heartbeats was sent is not recorded: its latency since then is taken to be that since it was due.
     """
 
     api: str
@@ -694,8 +693,7 @@ class Violation(Section, frozen=True):
         at_us: Start of the violation.
         until_us: End of the violation.
         what: Description for reports.
-        events: Up to 20 events of the group, as in `events.parquet`: those at the beginning and at the end of the
-            violation, and those next to them.
+        events: The events that show it, as in `events.parquet`.
     """
 
     group: str | None

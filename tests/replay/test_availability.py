@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.promises.availability import LOST_SHARE, Circumstances, _check_reachable, check_availability_of
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script, Transactions
-from fakebroker.replay.spark.query_settings import rows_of
-from fakebroker.replay.verify.availability import LOST_SHARE, Circumstances, _check_reachable, check_availability
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from tests.support.replay.recorded_events import (
     HEALTHY,
@@ -25,7 +23,6 @@ from tests.support.replay.recorded_events import (
     event,
     event_of,
     found,
-    frame,
     initialized,
     join,
     lost,
@@ -33,7 +30,7 @@ from tests.support.replay.recorded_events import (
     produced,
     reports,
     script_of,
-    scripts,
+    table,
 )
 from tests.support.replay.replays_in_turn import PlayedReplay, check
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
@@ -133,7 +130,7 @@ def others(until_s: float = END_S) -> list[Event]:
     ]
 
 
-def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_members_without_a_response(subtests: pytest.Subtests) -> None:
     """Each case is a group of its own, so that all are checked by one run of the queries."""
     events, members, timeline = others(), [member("other-0", group="other")], []
     for number, case in enumerate(CASES.values()):
@@ -142,10 +139,8 @@ def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtes
         members += [script_of(f"c{number}", each) for each in (case.script, MEMBERS[1])]
         timeline += [{**each, "node_id": 10 * number + each["node_id"]} for each in case.timeline]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
-        checks = by_name(
-            check_availability(spark, frame(spark, events), scripts(spark, members), Circumstances(timeline=timeline))
-        )
+        patch.setattr("fakebroker.replay.promises.group_availability.MOST_LISTED", 1_000)
+        checks = by_name(check_availability_of(table(events), members, Circumstances(timeline=timeline)))
     assert checks["cluster-answers"].passed
     found_groups = {violation.group for violation in checks["members-answered"].violations}
     for number, (name, case) in enumerate(CASES.items()):
@@ -229,7 +224,7 @@ At second 90, g-1 gets a response.
 """
 
 
-def test_a_coordinator_that_waits_for_a_member_that_has_stopped(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_a_coordinator_that_waits_for_a_member_that_has_stopped(subtests: pytest.Subtests) -> None:
     """A group has no service while its coordinator waits as Kafka's does; the bound applies to the time after that."""
     events, members = others(), [member("other-0", group="other")]
     for number, (case, _) in enumerate(SERVICE.values()):
@@ -238,15 +233,15 @@ def test_a_coordinator_that_waits_for_a_member_that_has_stopped(spark: SparkSess
         slow = member("g-2", acts=(Act(0.0, "start"), Act(30_500.0, "slow", 18_000.0)))
         members += [script_of(f"c{number}", each) for each in (*MEMBERS[:2], slow)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
-        check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["groups-served"]
+        patch.setattr("fakebroker.replay.promises.group_availability.MOST_LISTED", 1_000)
+        check = by_name(check_availability_of(table(events), members))["groups-served"]
     unserved = {violation.group for violation in check.violations}
     for number, (name, (_, is_found)) in enumerate(SERVICE.items()):
         with subtests.test(case=name):
             assert (f"c{number}" in unserved) == is_found
 
 
-def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_session_ends(spark: SparkSession) -> None:
+def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_session_ends() -> None:
     """Its session of 10 s may begin again with another coordinator."""
     goodbye = {"epoch": -2, "generation": -2}
     refusals = {
@@ -261,7 +256,7 @@ def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_ses
     for name, more in refusals.items():
         events += [event_of(name, each) for each in more]
         members.append(script_of(name, member("g-0", instance_id="i")))
-    check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["scripts-done"]
+    check = by_name(check_availability_of(table(events), members))["scripts-done"]
     assert [each.members for each in check.violations] == [["fenced/g-0"], ["answered/g-0", "too late/g-0"]]
 
 
@@ -324,12 +319,12 @@ PLANS: dict[str, tuple[Sequence[Event], Script, str | None]] = {
 """Events of a member after its start, its script, and what its population sent if that is too little."""
 
 
-def test_populations_that_send_less_than_half_of_what_they_plan(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_populations_that_send_less_than_half_of_what_they_plan(subtests: pytest.Subtests) -> None:
     events, members = others(), [member("other-0", group="other")]
     for number, (name, (more, own, _)) in enumerate(PLANS.items()):
         events += [event_of(f"c{number}", each, 10 * number) for each in (act("start", 0), *more)]
         members.append(script_of(f"c{number}", own)._replace(population=name))
-    check = by_name(check_availability(spark, frame(spark, events), scripts(spark, members)))["observed"]
+    check = by_name(check_availability_of(table(events), members))["observed"]
     found = {doubt.what for doubt in check.doubts}
     for name, (_, _, sent) in PLANS.items():
         with subtests.test(case=name):
@@ -342,28 +337,13 @@ def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]
     return {check.name: check for check in checks}
 
 
-def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str, AvailabilityCheck]:
+def checked(more: Sequence[Event], **how: Any) -> dict[str, AvailabilityCheck]:
     """Return the checks for `HEALTHY` and more events; with a session timeout of 60 s, members may wait for 30 s."""
     patient = [member(f"g-{number}", session_timeout_ms=60_000) for number in range(2)]
-    return by_name(
-        check_availability(spark, frame(spark, [*HEALTHY, *more]), scripts(spark, patient), Circumstances(**how))
-    )
+    return by_name(check_availability_of(table([*HEALTHY, *more]), patient, Circumstances(**how)))
 
 
-def checked_alone(spark: SparkSession, name: str, query: str, more: Sequence[Event], **how: Any) -> AvailabilityCheck:
-    """Return one of the checks of `checked`, without running the queries that only others need."""
-
-    def needed_rows(spark: SparkSession, queries: Mapping[str, Any], few: bool) -> dict[str, list[Any]]:
-        needed = {each: text for each, text in queries.items() if each in (query, "observed")}
-        return {name: [] for name in queries} | rows_of(spark, needed, few)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.verify.availability.rows_of", needed_rows)
-        return checked(spark, more, **how)[name]
-
-
-@soak
-def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_a_cluster_without_responses(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, list[Event], dict[str, Any], bool]] = [
         ("responses again in time", [beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
         ("responses again too late", [beat(41.1), beat(41.1, **OF_1), *both_leave(42)], {}, False),
@@ -393,12 +373,12 @@ def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subte
     ]
     for name, more, how, passed in sampled(cases, 4):
         with subtests.test(case=name):
-            check = checked_alone(spark, "cluster-answers", "pauses", more, **how)
+            check = checked(more, **how)["cluster-answers"]
             assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
 
 
-def test_failures_are_described_with_their_time_and_the_members(spark: SparkSession) -> None:
-    checks = checked(spark, both_leave(65), is_reachable=False)
+def test_failures_are_described_with_their_time_and_the_members() -> None:
+    checks = checked(both_leave(65), is_reachable=False)
     assert [violation.what for violation in checks["cluster-answers"].violations] == [
         "no request was answered for 35.0 s, starting at second 30.0, with 2 members of 1 group waiting"
     ]
@@ -418,11 +398,11 @@ def test_a_cluster_that_is_unreachable_at_the_end() -> None:
     assert check.violations[0].what == "no broker could be reached after the last member had left"
 
 
-def test_the_requests_that_a_broker_did_not_answer_are_one_failure(spark: SparkSession) -> None:
+def test_the_requests_that_a_broker_did_not_answer_are_one_failure() -> None:
     silent = [
         lost("OffsetCommit", 31 + n, until_s=42 + n, missing="unanswered", broker=1, member=f"g-{n}") for n in (0, 1)
     ]
-    checks = checked(spark, [*LOST, beat(30.5, broker=1), *silent, beat(60)])
+    checks = checked([*LOST, beat(30.5, broker=1), *silent, beat(60)])
     assert [violation.what for violation in checks["brokers-answer"].violations] == [
         "broker 1 answered no request for 12.0 s, starting at second 31.0: 2 requests of 1 group lost or unanswered"
     ]
@@ -438,7 +418,7 @@ LOST = [lost("Heartbeat", 6 + n, until_s=6.5 + n) for n in range(5)]
 
 
 @soak
-def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_the_share_of_lost_requests(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, list[Event], Sequence[Mapping[str, Any]], bool]] = [
         ("4 % are lost", LOST[:3], (), True),
         ("7 % are lost", LOST, (), False),
@@ -493,7 +473,7 @@ def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtes
     ]
     for name, more, timeline, passed in sampled(cases, 4):
         with subtests.test(case=name):
-            assert checked_alone(spark, "requests-answered", "lost", more, timeline=timeline).passed is passed
+            assert checked(more, timeline=timeline)["requests-answered"].passed is passed
 
 
 def done(do: str, at_s: float, **more: Any) -> dict[str, Any]:
@@ -584,14 +564,13 @@ def simulated_minute(*events: dict[str, Any]) -> tuple[list[Script], Sequence[di
     return members, events, play_in_memory(members, two_broker_settings(60.0, events=events))[1]
 
 
-def simulated(spark: SparkSession, event: dict[str, Any]) -> dict[str, AvailabilityCheck]:
+def simulated(event: dict[str, Any]) -> dict[str, AvailabilityCheck]:
     """Check a simulated minute with a planned event."""
     members, events, rows = simulated_minute(event)
-    recorded = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
     timeline = [each | {"done": True, "why": None} for each in events]
     return by_name(
-        check_availability(
-            spark, recorded, scripts(spark, members), Circumstances(timeline=timeline, is_simulated=True)
+        check_availability_of(
+            pa.Table.from_pylist(rows, SCHEMA), members, Circumstances(timeline=timeline, is_simulated=True)
         )
     )
 
@@ -599,25 +578,26 @@ def simulated(spark: SparkSession, event: dict[str, Any]) -> dict[str, Availabil
 FAULT: dict[str, Any] = {"at_s": 20, "do": "inject_fault", "api": None}
 
 
-def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
-    checks = simulated(spark, {**FAULT, "silent": True})
+def test_a_simulated_cluster_that_stops_responding_fails_the_checks() -> None:
+    checks = simulated({**FAULT, "silent": True})
     assert [name for name, check in checks.items() if not check.passed] == [
         "observed",  # The members send less than half of their heartbeats.
         "cluster-answers",
         "brokers-answer",
+        "groups-served",  # Members ask for their coordinator, in vain.
         "members-answered",
-    ]  # Groups may be without service for 30 s after an event; the 8 s until the end are too short.
+    ]
     assert checks["members-answered"].failures == 12
 
 
-def test_a_simulated_broker_that_stops_responding_fails_the_check_of_members(spark: SparkSession) -> None:
-    checks = simulated(spark, {**FAULT, "silent": True, "broker": 1})
+def test_a_simulated_broker_that_stops_responding_fails_the_check_of_members() -> None:
+    checks = simulated({**FAULT, "silent": True, "broker": 1})
     assert checks["cluster-answers"].passed
     assert not checks["members-answered"].passed
 
 
 def test_simulated_outages_that_a_workload_plans_pass(
-    spark: SparkSession, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases: list[tuple[dict[str, Any], ...]] = [
         (),
@@ -635,8 +615,8 @@ def test_simulated_outages_that_a_workload_plans_pass(
         ({**FAULT, "drop": True, "probability": 0.3},),
     ]
     # The requests of all replays are counted together. A replay alone must not exceed the limit.
-    monkeypatch.setattr("fakebroker.replay.verify.availability.LOST_SHARE", LOST_SHARE / len(cases))
+    monkeypatch.setattr("fakebroker.replay.promises.availability.LOST_SHARE", LOST_SHARE / len(cases))
     replays = [PlayedReplay(number, *simulated_minute(*events)) for number, events in enumerate(cases)]
-    for name, each in check(spark, replays, planned=True).checks.items():
+    for name, each in check(replays, planned=True).checks.items():
         with subtests.test(check=name):
             assert (each.outcome, each.violations, each.doubts) == ("passed", [], [])

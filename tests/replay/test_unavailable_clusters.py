@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS
 from fakebroker.replay.promises.catalog import PROMISES
@@ -34,7 +33,7 @@ def _moment_s(rng: random.Random) -> float:
     return round(rng.uniform(0, DURATION_S - 3 * BOUND_S), 3)
 
 
-def test_a_group_whose_sync_groups_are_swallowed_fails(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_a_group_whose_sync_groups_are_swallowed_fails(subtests: pytest.Subtests) -> None:
     replays, swallowed = [], {}
     for seed in cases(2, soak=24):
         rng = random.Random(seed)
@@ -47,7 +46,7 @@ def test_a_group_whose_sync_groups_are_swallowed_fails(spark: SparkSession, subt
             "silent": True,
         }
         replays.append(played(seed, grown_groups(rng, 200), [fault]))
-    found = check(spark, replays)
+    found = check(replays)
     for replay in replays:
         with subtests.test(seed=replay.seed, group=swallowed[replay.seed], at_s=replay.events[0]["at_s"]):
             named = {name for name in found.failed_groups() if name.startswith(replay.name_of(""))}
@@ -60,7 +59,7 @@ def test_a_group_whose_sync_groups_are_swallowed_fails(spark: SparkSession, subt
             assert "SyncGroup" in violation.what
 
 
-def test_a_broker_that_fails_is_named_with_its_groups(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_a_broker_that_fails_is_named_with_its_groups(subtests: pytest.Subtests) -> None:
     """A broker is dead for good and its partitions get no other leaders; or it answers no request."""
     replays, causes = [], {}
     for number, seed in enumerate(cases(4, soak=48)):
@@ -71,7 +70,7 @@ def test_a_broker_that_fails_is_named_with_its_groups(spark: SparkSession, subte
             cause = {"do": "inject_fault", "api": None, "broker": node_id, "silent": True}
         causes[seed] = cause["do"], node_id
         replays.append(played(seed, grown_groups(rng, _FEW_GROUPS), [{"at_s": _moment_s(rng), **cause}]))
-    found = check(spark, replays)
+    found = check(replays)
     for replay in replays:
         with subtests.test(seed=replay.seed, cause=causes[replay.seed], at_s=replay.events[0]["at_s"]):
             unserved = {replay.name_of(group) for group, time_s in replay.unserved_s().items() if time_s > BOUND_S}
@@ -113,13 +112,13 @@ def _random_fault(rng: random.Random) -> dict[str, Any]:
     )
 
 
-def test_no_group_without_service_at_the_end_goes_unnoticed(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_no_group_without_service_at_the_end_goes_unnoticed(subtests: pytest.Subtests) -> None:
     """Also the other direction: a group with service until the end is not named."""
     replays: list[PlayedReplay] = []
     for seed in cases(6, soak=240):
         rng = random.Random(seed)
         replays.append(played(seed, grown_groups(rng, _FEW_GROUPS), [_random_fault(rng)]))
-    found = check(spark, replays)
+    found = check(replays)
     for replay in replays:
         unserved_s = replay.unserved_s()
         with subtests.test(seed=replay.seed, fault=replay.events[0], unserved_s=max(unserved_s.values())):
@@ -196,12 +195,12 @@ def _busy_groups(rng: random.Random) -> list[Any]:
     return scripts
 
 
-def test_a_healthy_cluster_with_planned_outages_has_no_failures(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_a_healthy_cluster_with_planned_outages_has_no_failures(subtests: pytest.Subtests) -> None:
     replays = []
     for seed in cases(6, soak=72):
         rng = random.Random(seed)
         replays.append(played(seed, _busy_groups(rng), _planned_events(rng)))
-    found = check(spark, replays, planned=True)
+    found = check(replays, planned=True)
     for replay in replays:
         with subtests.test(seed=replay.seed, events=replay.events):
             named = {name for name in found.groups() if name.startswith(replay.name_of(""))}
@@ -264,9 +263,7 @@ def _in_either_protocol(rng: random.Random, scripts: Sequence[Script]) -> list[S
     ]
 
 
-def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
-    spark: SparkSession, subtests: pytest.Subtests
-) -> None:
+def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(subtests: pytest.Subtests) -> None:
     """In half of the replays, a broker stops, and another one becomes the coordinator of its groups, and back."""
     replays = []
     for seed in cases(6, soak=240):
@@ -275,20 +272,20 @@ def test_a_healthy_cluster_that_waits_for_crashed_members_has_no_failures(
         back: dict[str, Any] = killed | {"at_s": killed["at_s"] + rng.uniform(1, 7), "do": "broker.start"}
         events = [killed | {"do": "broker.stop"}, back, {"at_s": back["at_s"] + 1, "do": "brokers.elect_preferred"}]
         replays.append(played(seed, _crashing_groups(rng), events[: 3 * rng.randint(0, 1)]))
-    found = check(spark, replays)
+    found = check(replays)
     for replay in replays:
         with subtests.test(seed=replay.seed, events=replay.events):
             named = {name for name in found.failed_groups() if name.startswith(replay.name_of(""))}
             assert named == set()
 
 
-def test_the_verdict_on_a_correct_cluster_with_crashes_is_passed(spark: SparkSession) -> None:
+def test_the_verdict_on_a_correct_cluster_with_crashes_is_passed() -> None:
     """Members of both protocols, dynamic and static, crash at random; their coordinators wait as Kafka's do."""
     replays = []
     for seed in cases(4, soak=300):
         rng = random.Random(seed)
         crashing = rng.choice([_crashing_groups, _crash_chains])(rng)
         replays.append(played(seed, _in_either_protocol(rng, crashing)))
-    found = check(spark, replays, promises=tuple(PROMISES))
+    found = check(replays, promises=tuple(PROMISES))
     assert found.violations == []
     assert outcome_of(list(found.checks.values()), [], []) == ("passed", [])

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import Source
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, check_availability_of
 from fakebroker.replay.report.promise_checks import promise_checks
 from fakebroker.replay.run_summary import (
     AvailabilityCheck,
@@ -22,7 +22,6 @@ from fakebroker.replay.run_summary import (
     VerdictOutcome,
     summary_of,
 )
-from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
 from fakebroker.replay.verify.verdict import (
     MEMBERS_JOIN,
     events_done,
@@ -33,7 +32,7 @@ from fakebroker.replay.verify.verdict import (
 )
 from fakebroker.replay.workload.expectations import Api, Expectation
 from tests.support.replay.observed import observed
-from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, beat, frame, lost, scripts
+from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, beat, lost, table
 from tests.support.replay.summaries import summary_document
 
 START_OF_1 = HEALTHY[0]._replace(**OF_1)
@@ -177,12 +176,7 @@ def test_reasons_say_how_many_failures_are_not_listed(subtests: pytest.Subtests)
             assert reason(*arguments) == expected
 
 
-AVAILABLE: dict[str, list[AvailabilityCheck]] = {}
-"""The results of the queries so far, by their arguments: they take most of the time of these tests."""
-
-
 def judged(
-    spark: SparkSession,
     more: list[Any],
     expected: list[Expectation],
     wanted: list[str],
@@ -190,23 +184,20 @@ def judged(
     required: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on a healthy group of two members with more events."""
-    of_availability = repr((more, run))
     events = [*HEALTHY, START_OF_1, *more]
     violations, cases = observed(events, MEMBERS[:2], promises=wanted)
     promised = promise_checks(wanted, sum(cases.values(), Counter()), violations, required)
-    if of_availability not in AVAILABLE:
-        AVAILABLE[of_availability] = check_availability(spark, frame(spark, events), scripts(spark, MEMBERS[:2]), run)
-    return judge(AVAILABLE[of_availability], promised, expected, NUMBERS, run)
+    return judge(check_availability_of(table(events), MEMBERS[:2], run), promised, expected, NUMBERS, run)
 
 
 @pytest.mark.slow
-def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(spark: SparkSession) -> None:
+def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met() -> None:
     met = Expectation(metric="rebalances", comparison="==", value=3)
     missed = Expectation(metric="rebalances", comparison=">", value=3)
     unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
-        verdict = judged(spark, more, [expected], ["answered"], Circumstances(timeline=timeline))
+        verdict = judged(more, [expected], ["answered"], Circumstances(timeline=timeline))
         assert [check.name for check in verdict.promises] == ["answered"]
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"
@@ -214,8 +205,8 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
     wanted = ["answered", "stale-refused"]
-    assert judged(spark, [], [met], wanted).outcome == "passed"
-    verdict = judged(spark, [], [met], wanted, required=["stale-refused"])
+    assert judged([], [met], wanted).outcome == "passed"
+    verdict = judged([], [met], wanted, required=["stale-refused"])
     reason = "Promise stale-refused is required, but was not exercised: there were no members that sent requests of an"
     assert (verdict.outcome, verdict.reasons) == (
         "failed",
@@ -224,9 +215,9 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 
 
 @pytest.mark.slow
-def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
+def test_the_verdict_fails_if_the_cluster_was_not_available() -> None:
     def passed(more: list[Any], **how: Any) -> bool:
-        verdict = judged(spark, more, [], ["one-owner"], Circumstances(**how))
+        verdict = judged(more, [], ["one-owner"], Circumstances(**how))
         assert all(check.outcome == "kept" for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

@@ -15,7 +15,7 @@ response takes effect at any time after `sent_us`, or never.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar, NamedTuple
 
@@ -337,16 +337,20 @@ _NO_METHODS: Sequence[Any] = ()
 _GENERAL = ("looked_up", "acted", "seen")
 
 
+Observer = Callable[[Group, Run], Promise]
+"""Makes a promise, or an availability check, of a group."""
+
+
 class Observation:
     """Gives the events of one group to its promises, in order of time.
 
     Args:
-        promises: The classes of the promises.
+        promises: Make the promises.
         group: What is known of the group.
         run: What is known of the run.
     """
 
-    def __init__(self, promises: Sequence[type[Promise]], group: Group, run: Run) -> None:
+    def __init__(self, promises: Sequence[Observer], group: Group, run: Run) -> None:
         self.promises = [promise(group, run) for promise in promises]
         self.group = group
         self._sent: dict[str, list[Any]] = {}

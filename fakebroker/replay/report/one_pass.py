@@ -1,7 +1,7 @@
 """One pass over the events of a run, for all that a report says about them.
 
     known_of        what must be known before the first event: when the run began and ended, which brokers answered when
-    results_of      the promises and the numbers of some groups, given all their rows
+    results_of      promises, availability and numbers of some groups, given all their rows
     in_this_process, in_spark
                     both for all rows: of small runs in this process, of others in tasks of Spark
 
@@ -11,10 +11,10 @@ Rows are divided by group. A FindCoordinator about several groups comes once for
 import pickle
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -24,8 +24,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, functions as f
 
 from fakebroker.replay.members.events import SCHEMA
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, Sums, Unanswered, observers, sums_of
 from fakebroker.replay.promises.catalog import PROMISES
-from fakebroker.replay.promises.observer import Found, Group, Observation, Request, Run
+from fakebroker.replay.promises.coordinators import Answered
+from fakebroker.replay.promises.group_availability import Conditions, Findings
+from fakebroker.replay.promises.observer import Found, Group, Observation, Observer, Request, Run
 from fakebroker.replay.promises.rows import requests_of
 from fakebroker.replay.report.partial_numbers import BOUNDS_COLUMNS, Bounds, Facts, Partial, bounds_of, partial_numbers
 from fakebroker.replay.script.script import Script, script_of
@@ -39,34 +42,36 @@ _OBJECTS = 20_000
 _NO_GROUP_APIS = ("FindCoordinator", "Metadata")
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct):
     """What must be known of a run before its first event. Times are in microseconds since the Unix epoch.
 
     Attributes:
         bounds: When the run began and ended.
+        sums: What the availability checks add up of all rows.
         sent_us: When the last request was sent.
         answering: Pairs of a broker and a second in which it answered.
         listed_us: When the last ListTransactions was sent that was answered; 0 if none was.
     """
 
     bounds: Bounds = Bounds()
+    sums: Sums = msgspec.field(default_factory=Sums)
     sent_us: int = 0
-    answering: frozenset[tuple[int, int]] = frozenset()
+    answering: set[tuple[int, int]] = msgspec.field(default_factory=set)
     listed_us: int = 0
 
-    def __add__(self, other: "Known") -> "Known":
-        return Known(
-            self.bounds + other.bounds,
-            max(self.sent_us, other.sent_us),
-            self.answering | other.answering,
-            max(self.listed_us, other.listed_us),
-        )
+    def add(self, other: "Known") -> None:
+        """Add what is known from other rows."""
+        self.bounds += other.bounds
+        self.sums.add(other.sums)
+        self.sent_us = max(self.sent_us, other.sent_us)
+        self.answering |= other.answering
+        self.listed_us = max(self.listed_us, other.listed_us)
 
 
-KNOWN_COLUMNS = sorted({*BOUNDS_COLUMNS, "group", "broker", "error"})
+KNOWN_COLUMNS = sorted({*BOUNDS_COLUMNS, *Unanswered._fields, "scheduled_us", "latency_us", "kind", "error"})
 
 
-def known_of(table: pa.Table) -> Known:
+def known_of(table: pa.Table, run: Circumstances = UNDISTURBED) -> Known:
     """Return what is known from some rows, which have `KNOWN_COLUMNS`."""
     if not table.num_rows:
         return Known()
@@ -84,8 +89,9 @@ def known_of(table: pa.Table) -> Known:
     listed = pc.and_(pc.and_(listed, pc.equal(table["kind"], "request")), pc.is_valid(done_us))
     return Known(
         bounds_of(table),
+        sums_of(table, run),
         pc.max(table["sent_us"]).as_py(),
-        frozenset(zip(*pairs.tolist(), strict=True)),
+        set(zip(*pairs.tolist(), strict=True)),
         pc.max(table["sent_us"].filter(listed)).as_py() or 0,
     )
 
@@ -97,15 +103,17 @@ class Plan(msgspec.Struct, frozen=True):
         promises: Names of the promises to check.
         run: What the promises know of the run.
         facts: What the numbers know of the run.
+        conditions: What the availability checks know of the run.
     """
 
     promises: tuple[str, ...]
     run: Run
     facts: Facts
+    conditions: Conditions
 
 
-PlanOf = Callable[[Known, float], Plan]
-"""Makes a plan, given what is known and when the first action of all scripts is due, in milliseconds."""
+PlanOf = Callable[[Known, float | None], Plan]
+"""Makes a plan, given what is known, and when the first action of all scripts is due, in milliseconds."""
 
 
 class Results(msgspec.Struct):
@@ -115,17 +123,20 @@ class Results(msgspec.Struct):
         cases: Number of cases by promise.
         violations: All violations.
         counts: The counts of the parts, for the numbers.
+        findings: What the availability checks have found.
     """
 
     cases: Counter[str] = msgspec.field(default_factory=Counter)
     violations: list[Found] = msgspec.field(default_factory=list)
     counts: list[Partial] = msgspec.field(default_factory=list)
+    findings: Findings = msgspec.field(default_factory=Findings)
 
     def add(self, other: "Results") -> None:
         """Add the results of another part."""
         self.cases += other.cases
         self.violations += other.violations
         self.counts += other.counts
+        self.findings.add(other.findings)
 
 
 def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
@@ -143,7 +154,9 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
         of_requests = table["count"].filter(pc.and_(is_counted, pc.equal(table["kind"], "request")))
         results.cases["answered"] += pc.sum(of_requests).as_py() or 0
     members = map(script_of, scripts.to_pylist())
-    for observation in observations(table.filter(pc.invert(is_counted)), members, plan.promises, plan.run):
+    kinds = [kind for name in plan.promises for kind in PROMISES[name]]
+    checks = observers(plan.conditions, results.findings)
+    for observation in observations(table.filter(pc.invert(is_counted)), members, kinds, plan.run, checks):
         for promise in observation.promises:
             if promise.counted:
                 results.cases[promise.name] += promise.counted
@@ -153,27 +166,35 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
 
 
 def observations(
-    table: pa.Table, scripts: Iterable[Script], promises: Iterable[str], run: Run
+    table: pa.Table,
+    scripts: Iterable[Script],
+    promises: Sequence[Observer],
+    run: Run,
+    checks: Sequence[Observer] = (),
 ) -> Iterator[Observation]:
     """Yield the observation of each group, after its end.
 
     Args:
         table: All rows of some groups, with the column `key`, in any order.
         scripts: The scripts of the members of these groups.
-        promises: Names of promises.
+        promises: Make the promises of a group.
         run: What the promises know of the run.
+        checks: Make the availability checks of a group.
     """
     members: dict[str, dict[str, Script]] = {}
     for each in scripts:
         members.setdefault(each.group, {})[each.member] = each
     consumers = frozenset(pc.unique(table["key"].filter(pc.is_valid(table["epoch"]))).to_pylist())
-    kinds = [kind for name in promises for kind in PROMISES[name]]
-    of_no_group = [kind for kind in kinds if kind.name == "answered"]
+    of_groups, of_none = [*promises, *checks], [each for each in promises if each is Answered]
     for key, rows in groupby(_in_order(table), key=itemgetter(0)):
-        group = Group(key, members.get(key or "", {}), uses_consumer_protocol=key in consumers)
-        observation = Observation(of_no_group if key is None else kinds, group, run)
+        group = Group(key, members.pop(key or "", {}), uses_consumer_protocol=key in consumers)
+        observation = Observation(of_none if key is None else of_groups, group, run)
         for _, request in rows:
             observation.row(request)
+        observation.end()
+        yield observation
+    for key, found in members.items():  # They have done nothing.
+        observation = Observation(of_groups, Group(key, found), run)
         observation.end()
         yield observation
 
@@ -220,30 +241,39 @@ def keyed(table: pa.Table) -> pa.Table:
     return pa.concat_tables([single, several.append_column("key", pc.struct_field(places, "key"))])
 
 
-def in_this_process(table: pa.Table, scripts: pa.Table, plan_of: PlanOf) -> tuple[Results, Plan]:
+def in_this_process(
+    table: pa.Table, scripts: pa.Table, run: Circumstances, plan_of: PlanOf
+) -> tuple[Known, Plan, Results]:
     """Return the results of all rows. For small runs, this is faster than starting tasks.
 
     Args:
         table: The rows.
         scripts: The scripts.
+        run: The circumstances of the replay.
         plan_of: Makes the plan.
     """
-    plan = plan_of(known_of(table), pc.min(pc.struct_field(pc.list_element(scripts["acts"], 0), "at_ms")).as_py() or 0)
-    return results_of(keyed(table), scripts, plan), plan
+    known, first = known_of(table, run), pc.struct_field(pc.list_element(scripts["acts"], 0), "at_ms")
+    plan = plan_of(known, pc.min(first).as_py())
+    return known, plan, results_of(keyed(table), scripts, plan)
 
 
-def in_spark(events: DataFrame, members: DataFrame, rows: int, plan_of: PlanOf) -> tuple[Results, Plan]:
+def in_spark(
+    events: DataFrame, members: DataFrame, rows: int, run: Circumstances, plan_of: PlanOf
+) -> tuple[Known, Plan, Results]:
     """Return the results of all rows, computed by tasks of Spark.
 
     Args:
         events: The rows.
         members: The scripts.
         rows: The number of rows.
+        run: The circumstances of the replay.
         plan_of: Makes the plan.
     """
-    found = events.select(*KNOWN_COLUMNS).mapInArrow(_known_in_task, "result binary").collect()
+    known = Known()
+    for row in events.select(*KNOWN_COLUMNS).mapInArrow(partial(_known_in_task, run=run), "result binary").collect():
+        known.add(_value(row["result"]))
     (first,) = members.select(f.min(f.col("acts")[0]["at_ms"])).collect()
-    plan = plan_of(reduce(add, (_value(row["result"]) for row in found), Known()), first[0] or 0.0)
+    plan = plan_of(known, first[0])
     is_lookup = f.size(f.coalesce(f.col("found"), f.array())) > 0
     key = f.coalesce("group", f.when(f.col("api") == "Fetch", f.col("member_id")))
     single = events.where(~is_lookup).withColumn("key", key)
@@ -261,11 +291,14 @@ def in_spark(events: DataFrame, members: DataFrame, rows: int, plan_of: PlanOf) 
     results = Results()
     for row in divided.mapInArrow(partial(_results_in_task, plan=plan), "result binary").collect():
         results.add(_value(row["result"]))
-    return results, plan
+    return known, plan, results
 
 
-def _known_in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield _batch(reduce(add, (known_of(pa.Table.from_batches([batch])) for batch in batches), Known()))
+def _known_in_task(batches: Iterator[pa.RecordBatch], run: Circumstances) -> Iterator[pa.RecordBatch]:
+    known = Known()
+    for batch in batches:
+        known.add(known_of(pa.Table.from_batches([batch]), run))
+    yield _batch(known)
 
 
 def _results_in_task(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:

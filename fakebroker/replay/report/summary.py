@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
+from fakebroker.replay.promises.availability import Circumstances, checks_of, conditions_of
 from fakebroker.replay.promises.catalog import PROMISES, applicable_promises
 from fakebroker.replay.promises.observer import Run
 from fakebroker.replay.report.number_rows import numbers_from
@@ -25,7 +26,6 @@ from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import (
     are_few,
 )
-from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
@@ -41,20 +41,20 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     workload = head.workload
     expected = with_default_expectation(msgspec.convert(workload["expect"], tuple[Expectation, ...]))
     wanted = _wanted(workload)
-    plan_of = partial(_plan, head, wanted)
-    recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
-    members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
+    run = _circumstances(head, expected)
+    plan_of = partial(_plan, head, wanted, run)
     count = recorded_events(directory)
     if are_few(count):
         table = pq.read_table(directory / EVENTS).select(events.SCHEMA.names)
-        results, plan = in_this_process(table, pq.read_table(directory / MEMBERS), plan_of)
+        known, plan, results = in_this_process(table, pq.read_table(directory / MEMBERS), run, plan_of)
     else:
-        results, plan = in_spark(recorded, members, count, plan_of)
+        recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
+        members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
+        known, plan, results = in_spark(recorded, members, count, run, plan_of)
     numbers = numbers_from(merged(results.counts), plan.facts)
     write_violations(directory / VIOLATIONS, results.violations)
     promised = promise_checks(wanted, results.cases, results.violations, workload["promises"].get("require", ()))
-    run = _circumstances(head, expected)
-    available = check_availability(spark, recorded, members, run)
+    available = checks_of(known.sums, plan.conditions, results.findings, run)
     verdict = judge(available, promised, expected, numbers, run, _slack_ms(workload))
     if head.was_killed:
         verdict = msgspec.structs.replace(verdict, reasons=[head.early_end(numbers.span_s), *verdict.reasons])
@@ -62,18 +62,18 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     return Summary(head=head, numbers=numbers, verdict=verdict)
 
 
-def _plan(head: Head, promises: Sequence[str], known: Known, first_act_ms: float) -> Plan:
+def _plan(head: Head, promises: Sequence[str], run: Circumstances, known: Known, first_act_ms: float | None) -> Plan:
     """Return the plan of the pass, given what is known of the run."""
     partitions, measure_from_s = head.cluster.partitions, head.workload.get("measure_from_s")
-    run = Run(
+    of_promises = Run(
         end_us=known.sent_us,
         partitions=partitions,
-        answering=known.answering,
+        answering=frozenset(known.answering),
         listed_us=known.listed_us or None,
         **_broker_times(head),
     )
-    facts = Facts.of(known.bounds, first_act_ms, head.cluster.offsets_partitions, partitions, measure_from_s)
-    return Plan(tuple(promises), run, facts)
+    facts = Facts.of(known.bounds, first_act_ms or 0.0, head.cluster.offsets_partitions, partitions, measure_from_s)
+    return Plan(tuple(promises), of_promises, facts, conditions_of(known.sums, first_act_ms, run))
 
 
 def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:

@@ -227,6 +227,8 @@ def _verdict(summary: Summary) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
         grid.add_row(_mark(check.passed, "passed", check.outcome.upper()), escape(check.check))
+        if check.observed:
+            grid.add_row("", f"[dim]{escape(check.observed)}[/dim]")
         for violation in [*check.violations, *check.doubts][:_MOST_VIOLATIONS]:
             case = unavailable(violation, began_us)
             grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))

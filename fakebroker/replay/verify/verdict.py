@@ -17,7 +17,7 @@ from fakebroker.replay.run_summary import (
     Verdict,
     VerdictOutcome,
 )
-from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances
 from fakebroker.replay.wording import counted
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,

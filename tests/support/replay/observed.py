@@ -38,13 +38,14 @@ def observed(
     run = Run(
         end_us=known.sent_us,
         partitions=PARTITIONS if partitions is None else partitions,
-        answering=known.answering,
+        answering=frozenset(known.answering),
         listed_us=known.listed_us or None,
         **times._asdict(),
     )
     violations: list[Found] = []
     cases: dict[str | None, Counter[str]] = defaultdict(Counter)
-    for observation in observations(keyed(rows), scripts, promises, run):
+    kinds = [kind for name in promises for kind in PROMISES[name]]
+    for observation in observations(keyed(rows), scripts, kinds, run):
         for promise in observation.promises:
             violations += promise.found
             cases[observation.group.name][promise.name] += promise.counted

@@ -1,4 +1,4 @@
-"""Many small replays in memory, checked together: Spark plans each query once, not once per replay.
+"""Many small replays in memory, checked together.
 
 The replays follow each other in one set of events. Names of groups, node ids and times of each replay are made unique.
 """
@@ -7,23 +7,19 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.members.request_outcomes import CUT_OFF
+from fakebroker.replay.promises.availability import Circumstances, check_availability_of
 from fakebroker.replay.promises.observer import Found as Violation
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
-from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.workload.workload import Cluster
 from tests.support.replay.observed import BrokerTimes, observed
-from tests.support.replay.recorded_events import file_frame, scripts
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
 BROKERS = (1, 2, 3)
@@ -65,7 +61,7 @@ class PlayedReplay:
         return _NODES_APART * self.seed + node_id
 
     def unserved_s(self) -> dict[str, float]:
-        """Return how long each group was without service at the end of the replay. Independent of the product's SQL."""
+        """Return how long each group was without service at the end, independently of the product's checks."""
         end_us = self._start_us + DURATION_S * 1e6
         last = dict.fromkeys(self.groups, self._start_us)
         for group, _, _, until_us in self._served():
@@ -160,7 +156,6 @@ class Found:
 
 
 def check(
-    spark: SparkSession,
     replays: Sequence[PlayedReplay],
     *,
     planned: bool = False,
@@ -170,7 +165,6 @@ def check(
     """Check the availability in all replays.
 
     Args:
-        spark: The session.
         replays: The replays.
         planned: Whether the events of the replays are those of the workload. If not, the failures are the cluster's.
         promises: The promises to check, too.
@@ -187,12 +181,12 @@ def check(
                 key: replay.broker(event[key]) for key in ("node_id", "broker", "to") if isinstance(event.get(key), int)
             }
             timeline.append({**event, **broker, "at_s": at_s, "done": True, "why": None})
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as directory:
-        patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 100_000)
-        recorded = file_frame(spark, pa.Table.from_pylist(rows, SCHEMA), Path(directory) / "events.parquet")
+    recorded = pa.Table.from_pylist(rows, SCHEMA)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fakebroker.replay.promises.group_availability.MOST_LISTED", 100_000)
         run = Circumstances(timeline=timeline if planned else (), is_simulated=True, **more)
-        checks = check_availability(spark, recorded, scripts(spark, members), run)
-        violations, _ = observed(pa.Table.from_pylist(rows, SCHEMA), members, TIMES, promises, PARTITIONS)
+        checks = check_availability_of(recorded, members, run)
+        violations, _ = observed(recorded, members, TIMES, promises, PARTITIONS)
     return Found({each.name: each for each in checks}, violations)
 
 
