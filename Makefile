@@ -9,6 +9,9 @@ PARALLEL := --numprocesses 4 --dist worksteal
 # Tests start many Python processes. Without files of byte code, each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
+# Benchmarks must not run while a replay before them writes an archive in the background.
+bench bench-control bench-replay soak: export FAKEBROKER_CLASS_ARCHIVE := never
+
 # How long `make fuzz` searches, and in which targets (all of tests/fuzz/targets, unless some are given).
 SECONDS ?= 60
 # How many seconds the endurance run of `make soak` takes.

@@ -4,6 +4,7 @@ Hypothesis draws the same examples in each run, and has no deadlines.
 """
 
 import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     soak_report.register(config)
     # The schemathesis plugin has replaced Hypothesis's printer with a printer that omits failing examples: restore it.
     setattr(hypothesis.core, "RepresentationPrinter", hypothesis.vendor.pretty.RepresentationPrinter)  # noqa: B010
+    os.environ["FAKEBROKER_CLASS_ARCHIVE"] = "never"  # replays of tests start no process in the background
     # A shell starts background processes with SIGINT ignored. Child processes inherit that, and tests send SIGINT to
     # child processes.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

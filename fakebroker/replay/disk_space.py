@@ -1,4 +1,4 @@
-"""Stops a replay before the disk is full: files that Spark has not completed by then would be lost."""
+"""Stops a replay before the disk is full: its last events would be lost, and there would be no report."""
 
 import shutil
 import threading
@@ -9,7 +9,7 @@ from pathlib import Path
 from fakebroker.errors import FakebrokerError
 
 BLOCK_BYTES = 16 * 1024 * 1024
-"""Size of Parquet row groups: the most that a task keeps in memory before it writes to the disk."""
+"""Space reserved for each task, for the rows that it has in memory. Also the size of row groups that Spark writes."""
 
 _LEAST_BYTES = 96 * 1024 * 1024
 """Space reserved for the summary and the report."""

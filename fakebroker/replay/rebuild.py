@@ -12,8 +12,11 @@ from fakebroker.errors import ConfigError
 from fakebroker.replay.options import STATUS_OF
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
-from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, recorded_events, write_results
+from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, check_ended, recorded_events, write_results, writing
 from fakebroker.replay.run_summary import head_of
+from fakebroker.replay.spark.class_archive import archive_in_background
+from fakebroker.replay.spark.event_files import complete_events
+from fakebroker.replay.spark.interruption import PromptEnd, wait_for_result
 from fakebroker.replay.spark.live_view import status_line
 from fakebroker.replay.spark.session import spark_errors, spark_session
 
@@ -29,22 +32,31 @@ def rebuild(directory: Path, master: str) -> int:
         An exit status, by the verdict.
 
     Raises:
-        ConfigError: The directory does not contain a run.
+        ConfigError: The directory does not contain a run, or the run has not ended.
     """
     console = Console()
     for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
             raise ConfigError.of("directory", str(directory), f"the directory of a run, which contains {name}")
+    check_ended(directory)
     head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
     log = directory / "spark.log"
+    with writing(directory / EVENTS):
+        complete_events(directory / EVENTS)  # of a replay that was killed
     # Ctrl-C during a call to Spark would corrupt the connection to it, so another thread calls it.
-    with ThreadPoolExecutor(1, "report") as thread, status_line(console, "Computing the summary"):
+    with (
+        PromptEnd() as prompt_end,
+        ThreadPoolExecutor(1, "report") as thread,
+        status_line(console, "Computing the summary"),
+    ):
+        prompt_end.handle_signals()
         thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
         with spark_session(master, log, recorded_events(directory)) as spark, spark_errors(log):
-            computed = thread.submit(summarize, spark, directory, head).result()
+            computed = wait_for_result(thread.submit(summarize, spark, directory, head))
             written = thread.submit(write_results, directory, computed)  # while Spark stops
-        summary = written.result()
+        summary = wait_for_result(written)
     print_report(console, summary)
+    archive_in_background(console, master)
     return STATUS_OF[summary.verdict.outcome]
 
 

@@ -1,12 +1,14 @@
 """The files in the directory of a run: their names, writers and readers."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import msgspec
@@ -38,7 +40,7 @@ RUN = (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS)
 
 
 _RUNNING = "running"
-"""A file that a run has in its directory while it runs."""
+"""A file that a run has in its directory while it runs, with the process id and the host."""
 
 
 @contextmanager
@@ -66,7 +68,8 @@ def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> It
     running = directory / _RUNNING
     try:
         # Exclusive creation also works on the network file systems that the nodes of a Spark cluster share.
-        running.touch(exist_ok=False)
+        with running.open("x", encoding="utf-8") as opened:
+            opened.write(f"{os.getpid()} {gethostname()}\n")
     except FileExistsError:
         expected = f"a directory without a run; this one contains {_RUNNING}: its run has not ended, or was killed"
         raise ConfigError.of("--out", str(directory), expected) from None
@@ -80,6 +83,24 @@ def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> It
             yield directory
     finally:
         running.unlink(missing_ok=True)
+
+
+def check_ended(directory: Path) -> None:
+    """Check that the run in a directory has ended or was killed, as far as this can be said on this host.
+
+    Raises:
+        ConfigError: The process of the run is alive.
+    """
+    running = directory / _RUNNING
+    try:
+        pid, host = running.read_text(encoding="utf-8").split()
+        if host != gethostname():
+            return
+        os.kill(int(pid), 0)
+    except (OSError, ValueError):  # there is no such file or process
+        return
+    expected = f"a run that has ended; according to its file {_RUNNING}, process {pid} runs it (if not, remove the file)"
+    raise ConfigError.of("directory", str(directory), expected)
 
 
 def _unused(directory: Path) -> Path:

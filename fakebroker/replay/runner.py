@@ -27,11 +27,22 @@ from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.options import INTERRUPTED, STATUS_OF, Record, ReplayOptions, Transport
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
-from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
+from fakebroker.replay.run_directory import (
+    EVENTS,
+    MEMBERS,
+    copy_workload,
+    new_directory,
+    recorded_events,
+    write_head,
+    write_results,
+    writing,
+)
 from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
 from fakebroker.replay.script.generator import count_groups_by_partition, member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
-from fakebroker.replay.spark.interruption import Interruption, wait_for_result
+from fakebroker.replay.spark.class_archive import archive_in_background
+from fakebroker.replay.spark.event_files import complete_events, has_events
+from fakebroker.replay.spark.interruption import REPORT_LIMIT_S, Interruption, PromptEnd, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, Tally, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
@@ -117,6 +128,7 @@ def play(options: ReplayOptions) -> int:
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     with ExitStack() as stack:
+        prompt_end = stack.enter_context(PromptEnd())
         out = stack.enter_context(new_directory(options.out, options.file.stem))
         check_disk_space(out)
         copy_workload(options.file, out)
@@ -133,6 +145,7 @@ def play(options: ReplayOptions) -> int:
                 workload, trio.run(broker_settings, run.bootstrap, run.security)
             ):
                 console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
+        prompt_end.handle_signals()
         thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
         with status_line(console, "Starting Spark"):
             events = workload.event_count(folds=run.record == "changes")
@@ -143,10 +156,17 @@ def play(options: ReplayOptions) -> int:
         try:
             summary = wait_for_result(playing)
         except KeyboardInterrupt:
-            if not run.interruption.request():
-                raise
-            console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
-            summary = wait_for_result(playing)
+            try:
+                if not run.interruption.request():  # the members have stopped already
+                    raise
+                limit = f"for up to {REPORT_LIMIT_S:g} s. Press Ctrl-C again to quit without it"
+                console.print(f"Interrupted: finishing the report, {limit}.", highlight=False)
+                summary = wait_for_result(playing, REPORT_LIMIT_S)
+            except (KeyboardInterrupt, TimeoutError):
+                if has_events(out / EVENTS):
+                    kept = f"The events until then are kept: `fakebroker report {out}` computes the report."
+                    console.print(kept, highlight=False, soft_wrap=True)
+                raise KeyboardInterrupt from None
         written = thread.submit(write_results, out, summary)  # while Spark stops
     summary = written.result()
     print_report(console, summary)
@@ -154,6 +174,7 @@ def play(options: ReplayOptions) -> int:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
+    archive_in_background(console, options.master)
     return STATUS_OF[summary.verdict.outcome]
 
 
@@ -256,7 +277,12 @@ def play_on(spark: SparkSession, run: PreparedReplay, console: Console) -> Summa
         workers.result()
     head = _head(spark, run, tasks, members)
     write_head(run.out, head)  # `fakebroker report` requires it, also after a crash
-    timeline = _run_members(spark, run, scripts, head, console)
+    try:
+        timeline = _run_members(spark, run, scripts, head, console)
+    except FakebrokerError as error:
+        if not has_events(run.out / EVENTS):
+            raise
+        raise FakebrokerError(f"{error}; `fakebroker report {run.out}` shows what was recorded before") from None
     with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
         gone = trio.run(unreachable_brokers, run.brokers, run.security) if reachable else []
@@ -331,15 +357,21 @@ def _run_members(
         if outcomes is not None and any(load.rate_per_s for load in run.workload.load):
             counts = count_groups_by_partition(spark, run.workload, run.seed, head.spark.tasks)
         plan = plan_for(run, (driver, receiver.port), counts)
-        events = (
-            play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, head.spark.tasks, outcomes)
-        )
+        with writing(plan.directory):
+            plan.directory.mkdir(exist_ok=True)
         with spark_errors(run.out / "spark.log"):
-            events.write.mode("overwrite").parquet(str(run.out / EVENTS))
+            rows = (
+                play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, head.spark.tasks, outcomes)
+            )
+    with writing(plan.directory):
+        complete_events(plan.directory)  # removes files of failed attempts
+    if rows != (found := recorded_events(run.out)):
+        expected = f"{rows:,} rows, but found {found:,}; the nodes of a Spark cluster must share the directory"
+        raise FakebrokerError(f"{plan.directory}: expected {expected}")
     if outcomes is not None:
         is_complete = not run.interruption.requested
-        found = with_other_outcomes(outcomes.value, plan) if is_complete else outcomes.value
-        return timeline_of(run.workload.events, found, is_complete=is_complete)
+        done = with_other_outcomes(outcomes.value, plan) if is_complete else outcomes.value
+        return timeline_of(run.workload.events, done, is_complete=is_complete)
     return timeline.with_outcomes(run.cluster.outcomes() if run.cluster else [])
 
 
@@ -359,6 +391,7 @@ def plan_for(
     return TaskPlan(
         bootstrap=run.bootstrap,
         report_to=report_to,
+        directory=(run.out / EVENTS).absolute(),
         client_config=run.client_config,
         seed=run.seed,
         loads=workload.load,

@@ -108,7 +108,8 @@ def swarm(task: Task) -> dict[str, float]:
     if task.waits:
         print("ready", flush=True)
     start_s = float(sys.stdin.readline()) if task.waits else time.time() + HEAD_START_S
-    rows = sum(batch.num_rows for batch in stream.during(lambda: players.play(start_s), players.stop))
+    recorded = stream.during(lambda: players.play(start_s), players.stop)
+    rows = sum(batch.num_rows for each in recorded for batch in each.batches)
     assert last.requests <= rows, f"{last.requests} requests in {rows} events"
     return {"requests": last.requests, "errors": last.errors}
 

@@ -1,13 +1,13 @@
 """The event stream passes on batches while members play, and all events, even if the players fail."""
 
 import threading
+import time
 from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 
 from fakebroker.replay.members.events import SCHEMA, Event
-from fakebroker.replay.spark.event_stream import STREAM_EVENTS, EventStream
+from fakebroker.replay.spark.event_stream import STREAM_EVENTS, EventStream, Recorded
 
 EVENT = Event(1, 1, 1, "Heartbeat", 4, 1, "group", "member", 1, 0, member_id="m")
 
@@ -16,9 +16,9 @@ def nothing() -> None:
     pass
 
 
-def rows(batches: list[pa.RecordBatch]) -> int:
-    assert all(batch.schema == SCHEMA for batch in batches)
-    return sum(batch.num_rows for batch in batches)
+def rows(recorded: Recorded) -> int:
+    assert all(batch.schema == SCHEMA for batch in recorded.batches)
+    return sum(batch.num_rows for batch in recorded.batches)
 
 
 def player(stream: EventStream, count: int) -> Callable[[], None]:
@@ -31,9 +31,9 @@ def player(stream: EventStream, count: int) -> Callable[[], None]:
 
 def test_all_events_are_passed_on() -> None:
     stream = EventStream()
-    batches = list(stream.during(player(stream, STREAM_EVENTS + 3), nothing))
-    assert [batch.num_rows for batch in batches] == [STREAM_EVENTS, 3]
-    assert rows(batches) == STREAM_EVENTS + 3
+    recorded = list(stream.during(player(stream, STREAM_EVENTS + 3), nothing))
+    assert list(map(rows, recorded)) == [STREAM_EVENTS, 3]
+    assert [each.open_rows for each in recorded] == [None, None]
 
 
 def test_a_full_batch_is_passed_on_while_members_play() -> None:
@@ -44,9 +44,33 @@ def test_a_full_batch_is_passed_on_while_members_play() -> None:
         assert taken.wait(20)
 
     batches = stream.during(play, nothing)
-    assert next(batches).num_rows == STREAM_EVENTS
+    assert rows(next(batches)) == STREAM_EVENTS
     taken.set()
-    assert list(batches) == []
+    assert list(map(rows, batches)) == [0]
+
+
+def test_a_part_ends_at_most_once_a_second_with_pending_requests_and_rows_that_may_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    stream, pending = EventStream(folds=True), EVENT._replace(api="JoinGroup", latency_us=None)
+
+    def play() -> None:
+        nonlocal now_s
+        for at_s in (0.4, 0.8, 1.2, 1.6, 2.4):
+            now_s = at_s
+            stream.add(EVENT)
+            stream.add(EVENT._replace(member=None))
+            stream.end_part(lambda: [pending])
+
+    recorded = list(stream.during(play, nothing))
+    assert list(map(rows, recorded)) == [3, 2, 1]
+    assert [each.open_rows for each in recorded] == [
+        [EVENT.with_folded(3, EVENT.sent_us, EVENT.latency_us), pending],
+        [EVENT.with_folded(5, EVENT.sent_us, EVENT.latency_us), pending],
+        None,
+    ]
 
 
 def test_events_before_a_failure_are_passed_on() -> None:
@@ -57,7 +81,7 @@ def test_events_before_a_failure_are_passed_on() -> None:
         raise ValueError("broken")
 
     batches = stream.during(play, nothing)
-    assert next(batches).num_rows == 5
+    assert rows(next(batches)) == 5
     with pytest.raises(ValueError, match="broken"):
         next(batches)
 
@@ -77,5 +101,6 @@ def test_closing_the_generator_stops_the_members() -> None:
 
 def test_heartbeats_are_folded_on_request() -> None:
     stream = EventStream(folds=True)
-    (batch,) = stream.during(player(stream, 10), nothing)
+    (recorded,) = stream.during(player(stream, 10), nothing)
+    (batch,) = recorded.batches
     assert batch.column("count").to_pylist() == [10]

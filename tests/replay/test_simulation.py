@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from itertools import count, pairwise, product, takewhile
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -712,9 +713,10 @@ def test_groups_have_the_same_history_over_tcp(subtests: pytest.Subtests) -> Non
 # In Spark
 
 
-def _plan(**changes: Any) -> TaskPlan:
+def _plan(directory: Path, **changes: Any) -> TaskPlan:
     plan = TaskPlan(
         bootstrap="",
+        directory=directory,
         report_to=("127.0.0.1", 9),
         seed=7,
         duration_s=20.0,
@@ -726,7 +728,7 @@ def _plan(**changes: Any) -> TaskPlan:
 
 
 @pytest.mark.slow
-def test_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) -> None:
+def test_events_are_the_same_for_any_number_of_tasks(spark: SparkSession, tmp_path: Path) -> None:
     members = [
         script(f"group-{group}", number, Act(37.0 * group + number, "start"), Act(18_000.0 + group, "leave"))
         for group in range(12)
@@ -743,7 +745,10 @@ def test_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) -> Non
     tables, timelines = [], []
     for tasks in (1, 2, 5):
         outcomes = no_outcomes(spark)
-        rows = simulate(frame, _plan(events=events), tasks, outcomes).collect()
+        directory = tmp_path / f"events-{tasks}"
+        written = simulate(frame, _plan(directory, events=events), tasks, outcomes)
+        rows = spark.read.parquet(str(directory)).collect()
+        assert written == len(rows)
         tables.append(sorted(map(repr, rows)))
         timelines.append(sorted(outcomes.value.items()))
     assert tables[0] == tables[1] == tables[2]

@@ -59,13 +59,16 @@ def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: P
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
             report_to=("127.0.0.1", receiver.port),
+            directory=tmp_path / "events",
             duration_s=1.5,
             lanes=1,
             loads=loads,
         )
-        play_scripts(rows, plan).write.parquet(str(tmp_path / "events"))
+        written = play_scripts(rows, plan)
         tally = receiver.total()
     events = spark.read.parquet(str(tmp_path / "events")).collect()
+    assert written == len(events)
+    assert len(list((tmp_path / "events").iterdir())) == 2
     requests = [event for event in events if event.kind == "request"]
     assert tally.requests == len(requests)
     assert tally.errors == 0
@@ -77,21 +80,22 @@ def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.slow
-def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession) -> None:
+def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession, tmp_path: Path) -> None:
     """The replay ends when each member has sent three heartbeats, however long that takes."""
     # A group of one member has one generation, and thus one row of heartbeats.
     rows = spark.createDataFrame(staying(scripts()[::2]), DDL).repartition(1, "group")
-    events: list[Row] = []
     with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1", Tally) as receiver:
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
             report_to=("127.0.0.1", receiver.port),
+            directory=tmp_path / "events",
             duration_s=TIMEOUT_S,
             record="changes",
         )
-        with playing(receiver, lambda: events.extend(play_scripts(rows, plan).collect())):
+        with playing(receiver, lambda: play_scripts(rows, plan)):
             for group in GROUPS:
                 cluster.wait(cluster.requested("Heartbeat", group=group, count=3), timeout_s=TIMEOUT_S)
+    events: list[Row] = spark.read.parquet(str(tmp_path / "events")).collect()
     beats = [event for event in events if event.api == "Heartbeat" and event.error == 0]
     assert sorted(event.group for event in beats) == GROUPS
     # The response to the last heartbeat may be pending at the end.
@@ -99,13 +103,15 @@ def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession)
 
 
 @pytest.mark.slow
-def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession) -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
     with bound("127.0.0.1", 0) as deaf:  # Nobody listens on the port.
         port = deaf.getsockname()[1]
-        played = play_scripts(rows, TaskPlan(bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), duration_s=1))
+        plan = TaskPlan(
+            bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), directory=tmp_path / "events", duration_s=1
+        )
         with pytest.raises(SPARK_ERRORS) as caught:
-            played.collect()
+            play_scripts(rows, plan)
     assert f"broker 127.0.0.1:{port} cannot be reached: Connection refused" in cause_of(caught.value)
 
 
@@ -119,6 +125,7 @@ def test_spark_has_the_path_of_the_client_settings_only(spark: SparkSession, tmp
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
             report_to=("127.0.0.1", receiver.port),
+            directory=tmp_path / "events",
             duration_s=TIMEOUT_S,
             lanes=1,
             client_config=client_config(tmp_path),
@@ -126,9 +133,9 @@ def test_spark_has_the_path_of_the_client_settings_only(spark: SparkSession, tmp
         pickled: bytes = cloudpickle.dumps(_player(plan))  # type: ignore[no-untyped-call]  # Spark ships no types for it
         assert PASSWORD.encode() not in pickled
         with (
-            playing(receiver, lambda: play_scripts(rows, plan).write.parquet(str(tmp_path / "out"))),
+            playing(receiver, lambda: play_scripts(rows, plan)),
             processes_at_the_first_heartbeat(cluster) as processes,
         ):
             pass
         assert {call.principal for call in cluster.journal.requests("Heartbeat")} == {"User:alice"}
-    check_no_secrets(processes, tmp_path / "out")
+    check_no_secrets(processes, tmp_path / "events")

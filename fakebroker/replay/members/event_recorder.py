@@ -105,6 +105,10 @@ class EventRecorder:
         self._series.append(series)
         self._series_rows += series.count
 
+    def folding(self) -> list[Event]:
+        """Return the rows to which later heartbeats could be added, as they are now."""
+        return list(self._folded.values())
+
     @property
     def is_batch(self) -> bool:
         """Whether there are enough rows for a batch."""
@@ -120,7 +124,7 @@ class EventRecorder:
             self._rows += self._folded.values()
             self._folded.clear()
         rows, self._rows = self._rows, []
-        batches = [_batch_of(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS)]
+        batches = [batch_of(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS)]
         batches += map(_batch_of_series, self._take_series())
         return batches
 
@@ -155,8 +159,10 @@ class EventRecorder:
         self._rows.append(event)
 
 
-def _batch_of(rows: Sequence[Event]) -> pa.RecordBatch:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+def batch_of(rows: Sequence[Event]) -> pa.RecordBatch:
+    """Return rows as an Arrow batch."""
+    fields = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    columns = [pa.array(column, field.type) for column, field in zip(fields, SCHEMA, strict=True)]
     return pa.record_batch(columns, schema=SCHEMA)
 
 
@@ -165,7 +171,7 @@ def _batch_of_series(series: list[Series]) -> pa.RecordBatch:
     of_series, number = _repeated(counts)
     at_ms = np.array(dues_ms)[of_series] + number * np.array(intervals_ms)[of_series]
     at_us = pa.array(np.rint(at_ms * 1000).astype(np.int64))  # as `to_us` rounds
-    batch = _batch_of(firsts).take(pa.array(of_series))
+    batch = batch_of(firsts).take(pa.array(of_series))
     columns = dict(zip(SCHEMA.names, batch.columns, strict=True))
     columns |= {"scheduled_us": at_us, "sent_us": at_us, "offsets": _offsets_of(offsets, of_series, at_ms)}
     return pa.record_batch(list(columns.values()), schema=SCHEMA)

@@ -174,6 +174,13 @@ class MemberLoop:
         """End `play` soon. May be called from another thread."""
         self._is_stopped = True
 
+    def pending(self) -> list[Event]:
+        """Return the requests in flight of members and producers, as rows of requests that the end has cut off."""
+        now_ms = self.now_ms()
+        rows = [row for driver in self._active if (row := driver.member.pending(now_ms)) is not None]
+        rows += [row for producer in self._producers for row in producer.producer.pending(now_ms)]
+        return rows
+
     def process_lookups(self) -> None:
         """No effect: each turn of the loop processes look-ups."""
 

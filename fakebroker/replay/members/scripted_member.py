@@ -287,6 +287,10 @@ class ScriptedMember:
         """Record a request in flight as cut off, at the end of the replay."""
         self._record_unanswered(CUT_OFF, now_ms, ended=False)
 
+    def pending(self, now_ms: float) -> Event | None:
+        """Return what `finish` would record now, without changing anything; None without a request in flight."""
+        return None if self._in_flight is None else self._unanswered(self._in_flight, CUT_OFF, now_ms)
+
     # Time
 
     def next_deadline(self) -> float:
@@ -563,10 +567,13 @@ class ScriptedMember:
         """
         send, self._in_flight = self._in_flight, None
         if send is not None:
-            if self._version == NOT_SENT:
-                self._sent_ms = now_ms
-            event = unanswered_event(self._sent_request(send), send.request, self.script, missing, self._names)
+            event = self._unanswered(send, missing, now_ms)
             self._record(event._replace(until_us=to_us(now_ms)) if ended else event)
+
+    def _unanswered(self, send: Send, missing: str, now_ms: float) -> Event:
+        if self._version == NOT_SENT:
+            self._sent_ms = now_ms
+        return unanswered_event(self._sent_request(send), send.request, self.script, missing, self._names)
 
     def _sent_request(self, send: Send) -> SentRequest:
         scheduled_us = to_us(send.scheduled_ms)

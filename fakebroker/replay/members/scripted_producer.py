@@ -169,6 +169,10 @@ class ScriptedProducer:
         """Record requests in flight as cut off, at the end of the replay."""
         self._drop_flights(now_ms, ended=False)
 
+    def pending(self, now_ms: float) -> list[Event]:
+        """Return what `finish` would record now, without changing anything."""
+        return [self._unanswered(flight, CUT_OFF, now_ms) for flight in self._flights.values()]
+
     # Producers
 
     def _start(self, now_ms: float) -> None:
@@ -403,9 +407,13 @@ class ScriptedProducer:
         self._record(event)
 
     def _record_unanswered(self, flight: _Flight, missing: str, now_ms: float, *, ended: bool = True) -> None:
+        event = self._unanswered(flight, missing, now_ms)
+        self._record(event._replace(until_us=to_us(now_ms)) if ended else event)
+
+    def _unanswered(self, flight: _Flight, missing: str, now_ms: float) -> Event:
         if flight.version == NOT_SENT:
             flight.sent_ms = now_ms
-        self._record(self._event(flight)._replace(missing=missing, until_us=to_us(now_ms) if ended else None))
+        return self._event(flight)._replace(missing=missing)
 
     def _event(self, flight: _Flight) -> Event:
         """Return the event of a request, without what depends on its response."""

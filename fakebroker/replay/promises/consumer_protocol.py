@@ -181,6 +181,7 @@ class OwnersOneAfterAnother(Promise):
     """A partition is not assigned to another member before its former owner has given it up."""
 
     name = "one-owner"
+    protocol = "consumer"
     apis = _HOLDING_APIS | {"OffsetCommit", "Heartbeat"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -189,13 +190,10 @@ class OwnersOneAfterAnother(Promise):
         self._early: dict[str | None, list[_Early]] = {}  # By the former member.
 
     def sent(self, request: Request) -> None:
-        if self.group.uses_consumer_protocol:
-            for move in self.holdings.sent(request):
-                self._moved(move)
+        for move in self.holdings.sent(request):
+            self._moved(move)
 
     def answered(self, request: Request) -> None:
-        if not self.group.uses_consumer_protocol:
-            return
         if request.assigned is not None:
             for move in self.holdings.answered(request):
                 self._moved(move)
@@ -275,6 +273,7 @@ class RevokedCommitted(Promise):
     name = "revoked-committed"
     sentence = REVOKED_COMMITTED
     cases = "partitions given up after a commit was answered"
+    protocol = "consumer"
     apis = _HOLDING_APIS | {"OffsetCommit"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -285,13 +284,10 @@ class RevokedCommitted(Promise):
         self._moved: list[Holding] = []
 
     def sent(self, request: Request) -> None:
-        if self.group.uses_consumer_protocol:
-            for move in self.holdings.sent(request):
-                self._moved.append(move.former)
+        for move in self.holdings.sent(request):
+            self._moved.append(move.former)
 
     def answered(self, request: Request) -> None:
-        if not self.group.uses_consumer_protocol:
-            return
         if request.assigned is not None:
             for move in self.holdings.answered(request):
                 self._moved.append(move.former)
@@ -377,6 +373,7 @@ class EpochsRise(Promise):
     name = "epochs-rise"
     sentence = EPOCHS_RISE
     cases = "heartbeats answered with an epoch after another one"
+    protocol = "consumer"
     apis = frozenset({HEARTBEAT})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -476,6 +473,7 @@ class SilentConsumersOut(Promise):
     """A member is removed when its session has ended: its next heartbeat is rejected, and others get a new epoch."""
 
     name = "silent-out"
+    protocol = "consumer"
     apis = frozenset({HEARTBEAT})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -625,6 +623,7 @@ class BeatingConsumersStay(Promise):
     """A member that sends heartbeats within its session timeout, and gives up partitions in time, is not removed."""
 
     name = "beating-stays"
+    protocol = "consumer"
     apis = frozenset({HEARTBEAT})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -731,6 +730,7 @@ _DECIDED = frozenset(
 class _LateRequests(Promise):
     """Requests of a member id that name an epoch, after a response to a heartbeat of this id that rules them out."""
 
+    protocol = "consumer"
     apis = _NAMING_EPOCHS
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -783,6 +783,7 @@ class StaleEpochsRefused(_LateRequests):
     """A request with an older epoch than its member has got is rejected, with two exceptions."""
 
     name = "stale-refused"
+    protocol = "consumer"
     apis = _NAMING_EPOCHS | _HOLDING_APIS
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -794,17 +795,15 @@ class StaleEpochsRefused(_LateRequests):
         return (before.generation or 0) > epoch and before.error == 0 and (before.epoch or 0) >= 0
 
     def sent(self, request: Request) -> None:
-        if self.group.uses_consumer_protocol:
-            self.holdings.sent(request)
-            super().sent(request)
+        self.holdings.sent(request)
+        super().sent(request)
 
     def answered(self, request: Request) -> None:
-        if self.group.uses_consumer_protocol:
-            super().answered(request)
-            if request.assigned is not None:
-                self.holdings.answered(request)
-                if request.api == HEARTBEAT and request.error == 0:
-                    self._assigned[request.member] = request.assigned
+        super().answered(request)
+        if request.assigned is not None:
+            self.holdings.answered(request)
+            if request.api == HEARTBEAT and request.error == 0:
+                self._assigned[request.member] = request.assigned
 
     def judge(self, request: Request, before: Request) -> None:
         if request.api == HEARTBEAT:
@@ -868,6 +867,7 @@ class FencedConsumersRefused(Promise):
     """Requests with the former member id of a static member are rejected once another one has joined."""
 
     name = "fenced-refused"
+    protocol = "consumer"
     apis = _NAMING_EPOCHS | {"SyncGroup", "Heartbeat"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -879,7 +879,7 @@ class FencedConsumersRefused(Promise):
 
     def answered(self, request: Request) -> None:
         instance_id, member_id, api = request.instance_id, request.member_id, request.api
-        if instance_id is None or member_id is None or not self.group.uses_consumer_protocol:
+        if instance_id is None or member_id is None:
             return
         if request.member is None or request.error in MOVED:
             return
@@ -932,6 +932,7 @@ class TargetsReached(Promise):
     name = "targets-reached"
     sentence = TARGETS_REACHED
     cases = "times in which a group was left alone for longer"
+    protocol = "consumer"
     apis = (
         COORDINATOR_APIS
         | _HOLDING_APIS
@@ -951,8 +952,6 @@ class TargetsReached(Promise):
         self._last_us = 0  # When the last heartbeat was sent or answered.
 
     def sent(self, request: Request) -> None:
-        if not self.group.uses_consumer_protocol:
-            return
         self.holdings.sent(request)
         api, sent_us, done_us = request.api, request.sent_us, request.done_us
         if done_us is None:
@@ -969,8 +968,6 @@ class TargetsReached(Promise):
             self._happened(sent_us, _last_us(request) + self.run.session_us)
 
     def answered(self, request: Request) -> None:
-        if not self.group.uses_consumer_protocol:
-            return
         if request.assigned is not None:
             self.holdings.answered(request)
         member, done_us, epoch = request.member, request.done_us, request.epoch or 0
@@ -1001,7 +998,7 @@ class TargetsReached(Promise):
 
     def acted(self, act: Request) -> None:
         script = self.group.scripts.get(act.member or "")
-        if script is None or not self.group.uses_consumer_protocol:
+        if script is None:
             return
         at_us, session_us = act.sent_us, self.run.session_us
         if act.api == "slow":
@@ -1022,7 +1019,7 @@ class TargetsReached(Promise):
             self._leaving[act.member] = at_us
 
     def looked_up(self, lookup: Lookup) -> None:
-        if lookup.is_sign and self.group.uses_consumer_protocol:
+        if lookup.is_sign:
             # The sessions of members that have stopped begin again with the next coordinator.
             is_longer = self._has_stopped or self._leaving
             self._happened(lookup.at_us, lookup.at_us + self.run.session_us if is_longer else 0)

@@ -82,6 +82,7 @@ def done_us(request: Request) -> int:
 class _OfEachGeneration(Promise):
     """A promise about each generation. It is judged at the end, when all responses are known."""
 
+    protocol = "classic"
     apis = frozenset({"JoinGroup", "SyncGroup"})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -95,7 +96,7 @@ class _OfEachGeneration(Promise):
             self._arrived_us.setdefault(request.member_id, request.sent_us)
 
     def answered(self, request: Request) -> None:
-        if request.error != 0 or request.member is None or self.group.uses_consumer_protocol:
+        if request.error != 0 or request.member is None:
             return
         if self.group.life > self._life:
             self._life, self._life_us = self.group.life, done_us(request)
@@ -172,6 +173,7 @@ class Covered(_OfEachGeneration):
     name = "covered"
     sentence = "The assignments of a generation cover exactly the topics its members subscribe to."
     cases = "generations with the assignments of all their members"
+    protocol = "classic"
     apis = frozenset({"JoinGroup", "SyncGroup", "Heartbeat"})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -291,6 +293,7 @@ class GenerationsRise(Promise):
     name = "generations-rise"
     sentence = "Each rebalance increments the group's generation by one, also after its coordinator has moved."
     cases = "JoinGroup responses after the first rebalance of a group"
+    protocol = "classic"
     apis = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "LeaveGroup"})
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -326,7 +329,7 @@ class GenerationsRise(Promise):
             self._left.add(request.member_id)
 
     def answered(self, request: Request) -> None:
-        if request.member is None or self.group.uses_consumer_protocol:
+        if request.member is None:
             return
         if request.api == "Heartbeat":
             if request.error == REBALANCE_IN_PROGRESS:

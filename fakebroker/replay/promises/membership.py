@@ -121,6 +121,7 @@ class SilentOut(Promise):
         f"{BOUND_US // 1_000_000} s."
     )
     cases = f"silent members whose group was observed for the session timeout plus {BOUND_US // 1_000_000} s"
+    protocol = "classic"
     apis = SESSION_APIS | {"LeaveGroup"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -133,7 +134,7 @@ class SilentOut(Promise):
 
     def sent(self, request: Request) -> None:
         owner = request.instance_id or request.member_id
-        if owner is None or request.member is None or self.group.uses_consumer_protocol:
+        if owner is None or request.member is None:
             return
         member = self._members.get(owner)
         sent_us, done_us = request.sent_us, request.done_us
@@ -288,6 +289,7 @@ class BeatingStays(Promise):
     name = "beating-stays"
     sentence = "A member that sends its heartbeats in time is not removed from its group."
     cases = "members that were observed for longer than their session timeout"
+    protocol = "classic"
     apis = SESSION_APIS | {"LeaveGroup"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -313,7 +315,7 @@ class BeatingStays(Promise):
                 session = self._sessions.get(owner)
                 if session is not None and request.sent_us >= session.synced_us:
                     session.beat = request
-            elif api == "SyncGroup" and not self.group.uses_consumer_protocol:
+            elif api == "SyncGroup":
                 assert request.done_us is not None
                 self._sessions[owner] = _Session(request.done_us)
         elif error == UNKNOWN_MEMBER_ID:
@@ -321,7 +323,7 @@ class BeatingStays(Promise):
             if session is not None and session.beat is not None and session.beat.member_id == member_id:
                 del self._sessions[owner]  # only the first response that rejects it is a violation
                 self._judge_removal(session.synced_us, session.beat, request)
-        if member_id not in self._counted and not self.group.uses_consumer_protocol:
+        if member_id not in self._counted:
             self._observe(member_id, request)
 
     def _judge_removal(self, synced_us: int, beat: Request, request: Request) -> None:
@@ -410,6 +412,7 @@ class StaleRefused(Promise):
         "with an old epoch once the member has got a newer one."
     )
     cases = "members that sent requests of an old generation, and requests with an old member epoch"
+    protocol = "classic"
     apis = _IN_GENERATION
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -432,7 +435,7 @@ class StaleRefused(Promise):
             self._completed.clear()
         if generation < self._newest:
             self._add(generation, request)
-        elif generation > self._newest and request.error == 0 and not self.group.uses_consumer_protocol:
+        elif generation > self._newest and request.error == 0:
             self._newest = generation
             self._completed.append((generation, request))
 
@@ -494,6 +497,7 @@ class FencedRefused(Promise):
     name = "fenced-refused"
     sentence = "Requests with the old member id of a static member are rejected once a new one has taken over."
     cases = "old member ids that sent requests after a new one had taken over"
+    protocol = "classic"
     apis = SESSION_APIS
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -512,8 +516,6 @@ class FencedRefused(Promise):
         if by is not None:
             self._judge(member_id, by, request)
         if request.api == "SyncGroup" and request.error == 0 and member_id not in self._synced:
-            if self.group.uses_consumer_protocol:
-                return
             self._synced.add(member_id)
             holder = self._holders.get(instance_id)
             self._holders[instance_id] = request
@@ -558,6 +560,7 @@ class UnknownRefused(Promise):
     name = "unknown-refused"
     sentence = "Requests of members that have left or were removed are rejected."
     cases = "requests of members that had left or were removed"
+    protocol = "classic"
     apis = SESSION_APIS | {"LeaveGroup"}
 
     def __init__(self, group: Group, run: Run) -> None:
@@ -574,7 +577,7 @@ class UnknownRefused(Promise):
         ended = self._ended.get(member_id or "")
         if ended is None and error == 0 and request.api != "LeaveGroup":
             return
-        if member_id is None or request.member is None or self.group.uses_consumer_protocol:
+        if member_id is None or request.member is None:
             return
         is_known, is_removed = _is_known(request), error == UNKNOWN_MEMBER_ID
         if ended is not None and (is_known or (is_removed and request.api != "LeaveGroup")):

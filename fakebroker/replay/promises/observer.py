@@ -17,7 +17,7 @@ response takes effect at any time after `sent_us`, or never.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -266,6 +266,8 @@ class Promise:
         sentence: What is promised.
         cases: What a case is, in the plural.
         apis: The APIs whose requests it sees.
+        protocol: "consumer" if it is about groups with members that use the consumer protocol, "classic" if it is about
+            all others; None if it is about both.
         group: What is known of the group.
         run: What is known of the run.
         counted: The number of cases so far.
@@ -276,6 +278,7 @@ class Promise:
     sentence: ClassVar[str]
     cases: ClassVar[str]
     apis: ClassVar[frozenset[str]] = frozenset()
+    protocol: ClassVar[Literal["classic", "consumer"] | None] = None
 
     def __init__(self, group: Group, run: Run) -> None:
         self.group = group

@@ -28,7 +28,7 @@ from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, 
 from fakebroker.replay.promises.catalog import PROMISES
 from fakebroker.replay.promises.coordinators import Answered
 from fakebroker.replay.promises.group_availability import Conditions, Findings
-from fakebroker.replay.promises.observer import Found, Group, Observation, Observer, Request, Run
+from fakebroker.replay.promises.observer import Found, Group, Observation, Observer, Promise, Request, Run
 from fakebroker.replay.promises.rows import requests_of
 from fakebroker.replay.report.partial_numbers import BOUNDS_COLUMNS, Bounds, Facts, Partial, bounds_of, partial_numbers
 from fakebroker.replay.script.script import Script, script_of
@@ -168,7 +168,7 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
 def observations(
     table: pa.Table,
     scripts: Iterable[Script],
-    promises: Sequence[Observer],
+    promises: Sequence[type[Promise]],
     run: Run,
     checks: Sequence[Observer] = (),
 ) -> Iterator[Observation]:
@@ -177,7 +177,7 @@ def observations(
     Args:
         table: All rows of some groups, with the column `key`, in any order.
         scripts: The scripts of the members of these groups.
-        promises: Make the promises of a group.
+        promises: The classes of the promises.
         run: What the promises know of the run.
         checks: Make the availability checks of a group.
     """
@@ -185,16 +185,21 @@ def observations(
     for each in scripts:
         members.setdefault(each.group, {})[each.member] = each
     consumers = frozenset(pc.unique(table["key"].filter(pc.is_valid(table["epoch"]))).to_pylist())
-    of_groups, of_none = [*promises, *checks], [each for each in promises if each is Answered]
+    of_groups: dict[str, list[Observer]] = {
+        protocol: [*(each for each in promises if each.protocol in (None, protocol)), *checks]
+        for protocol in ("classic", "consumer")
+    }
+    of_none: list[Observer] = [each for each in promises if each is Answered]
     for key, rows in groupby(_in_order(table), key=itemgetter(0)):
         group = Group(key, members.pop(key or "", {}), uses_consumer_protocol=key in consumers)
-        observation = Observation(of_none if key is None else of_groups, group, run)
+        kinds = of_groups["consumer" if key in consumers else "classic"]
+        observation = Observation(of_none if key is None else kinds, group, run)
         for _, request in rows:
             observation.row(request)
         observation.end()
         yield observation
     for key, found in members.items():  # They have done nothing.
-        observation = Observation(of_groups, Group(key, found), run)
+        observation = Observation(of_groups["classic"], Group(key, found), run)
         observation.end()
         yield observation
 

@@ -131,6 +131,11 @@ def _archive_options(home: Path) -> list[str]:
     return ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
 
 
+def is_configured_by_user() -> bool:
+    """Return whether the user configures Spark by environment variables or files, which only its launcher reads."""
+    return any(name in os.environ for name in _CONFIGURED_BY) or (Path(pyspark.__file__).parent / "conf").exists()
+
+
 def gateway_command(home: Path, settings: Mapping[str, str]) -> list[str] | None:
     """Return the command that starts Spark's gateway for Python in a local session, without Spark's launcher.
 
@@ -143,7 +148,7 @@ def gateway_command(home: Path, settings: Mapping[str, str]) -> list[str] | None
     Returns:
         The command; None if the user configures Spark by environment variables or files.
     """
-    if any(name in os.environ for name in _CONFIGURED_BY) or (Path(pyspark.__file__).parent / "conf").exists():
+    if is_configured_by_user():
         return None
     settings = dict(settings)
     memory = settings.pop("spark.driver.memory")

@@ -4,6 +4,7 @@ import _thread
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -20,7 +21,7 @@ from typing import IO, Any
 
 import pyspark
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -30,11 +31,12 @@ import fakebroker
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
+from fakebroker.replay.spark.interruption import at_quit
 from fakebroker.replay.spark.java import WRITE_ARCHIVE, gateway_command, java_home
 from fakebroker.replay.spark.query_settings import SETTINGS_FOR_FEW_ROWS, are_few
 
-SPARK_ERRORS = (PySparkException, Py4JError)
-"""Exceptions that calls of PySpark raise."""
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
+"""Exceptions that calls of PySpark raise; the last one if Java has ended."""
 
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 """The error of a failed read or write in a Java stack trace."""
@@ -76,7 +78,7 @@ _SETTINGS = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
-    # Limits the events in memory that are not written yet.
+    # Limits the rows in memory that are not written yet, such as the scripts of members.
     "spark.hadoop.parquet.block.size": str(BLOCK_BYTES),
     # Keep the output of finished tasks when another one fails, for example because the disk is full.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -113,9 +115,11 @@ def cause_of(error: Exception) -> str:
 
     This is the last line of a Python traceback, else the error of a failed read or write, else Java's message.
     """
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return "its Java process ended"
     try:
         text = str(error)
-    except Py4JError:  # PySpark asks Java for the text.
+    except (Py4JError, ConnectionError):  # PySpark asks Java for the text.
         return "its Java process ended"
     python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
     if lines := [line.strip(" |+-") for line in python.splitlines() if line.strip(" |+-")]:
@@ -148,7 +152,11 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
     """
     check_master(master)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs each interrupted call
-    with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
+    with (
+        tempfile.TemporaryDirectory(prefix="fakebroker-spark-", ignore_cleanup_errors=True) as scratch,
+        at_quit(lambda: shutil.rmtree(scratch, ignore_errors=True)),
+        log.open("wb") as output,
+    ):
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
         settings = SparkConf().setMaster(master).setAll(list(settings_for(master, events).items()))
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
@@ -161,6 +169,7 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
             on_interrupt = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
+                _ignore_lost_connections(context)
                 session = SparkSession(context)  # an error if no master has answered meanwhile
                 if not is_local(master):
                     context.addPyFile(str(_package_archive(Path(scratch))))
@@ -173,10 +182,29 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
                 raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
             if threading.current_thread() is threading.main_thread():  # undo Spark's handler, which cancels all jobs
                 signal.signal(signal.SIGINT, on_interrupt)
+            is_interrupted = False
             try:
                 yield session
+            except KeyboardInterrupt:  # `_java` kills Spark
+                is_interrupted = True
+                raise
             finally:
-                session.stop()
+                if is_interrupted or gateway.proc.poll() is not None:
+                    SparkContext._active_spark_context = SparkSession._instantiatedSession = None
+                else:
+                    session.stop()
+
+
+def _ignore_lost_connections(context: SparkContext) -> None:
+    """Let PySpark's server for accumulators print no traceback when Java is killed; other errors are printed."""
+    server: Any = context._accumulatorServer
+    print_error = server.handle_error
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            print_error(request, address)
+
+    server.handle_error = handle_error
 
 
 def check_master(master: str) -> None:
@@ -318,7 +346,11 @@ def _java(master: str, settings: SparkConf, log: Path, output: IO[bytes]) -> Ite
         why = errors[0] if errors else "its Java process ended"
         raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
     try:
-        yield gateway
+        with at_quit(gateway.proc.kill):
+            yield gateway
+    except KeyboardInterrupt:
+        gateway.proc.kill()  # its jobs may take long to stop
+        raise
     finally:
         # Do not notify Java of garbage-collected objects while it stops.
         gateway._gateway_client.is_connected = False

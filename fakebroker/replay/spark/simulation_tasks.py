@@ -1,14 +1,14 @@
 """Spark tasks that simulate scripts (`--transport memory`).
 
 A task simulates its offsets partitions one after the other, so only the members of one partition are in memory at a
-time. It returns events while it runs. Its progress reports contain the sum over its partitions so far.
+time. It writes events while it runs. Its progress reports contain the sum over its partitions so far.
 
 The outcome of an event is None if it was done, `OVER` if the simulation ended before, else an error message.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from itertools import groupby
@@ -20,14 +20,14 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.replay.members.events import DDL
 from fakebroker.replay.script.generator import by_offsets_partition
 from fakebroker.replay.script.script import Script, script_of
 from fakebroker.replay.simulation.rehearsal import GROUP_EVENTS
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
 from fakebroker.replay.simulation.virtual_cluster import partitions_of
+from fakebroker.replay.spark.event_files import EventFiles
 from fakebroker.replay.spark.progress import Sender, Tally
-from fakebroker.replay.spark.tcp_tasks import TaskPlan
+from fakebroker.replay.spark.tcp_tasks import WRITTEN, TaskPlan, written
 from fakebroker.replay.workload.timeline import OVER, WHEN, EventOutcome, Outcome, by_time, event_outcome
 from fakebroker.replay.workload.workload import Workload
 
@@ -64,17 +64,23 @@ def no_outcomes(spark: SparkSession) -> Outcomes:
     return spark.sparkContext.accumulator({}, _MergedOutcomes())
 
 
-def simulate(scripts: DataFrame, plan: TaskPlan, tasks: int, outcomes: Outcomes | None = None) -> DataFrame:
-    """Return the events of simulating scripts. They depend on scripts and plan only, not on the number of tasks.
+def simulate(scripts: DataFrame, plan: TaskPlan, tasks: int, outcomes: Outcomes | None = None) -> int:
+    """Simulate scripts, and write the events to the files of `plan.directory`.
+
+    The events depend on scripts and plan only, not on the number of tasks.
 
     Args:
         scripts: Rows as in `Script`.
         plan: The plan; its fields about connections to a real cluster are ignored.
         tasks: Number of tasks that share the offsets partitions; see `simulating_tasks`.
         outcomes: Receives the outcomes of the plan's events.
+
+    Returns:
+        The number of rows.
     """
     partitions = Config(plan.cluster.config).number("offsets.topic.num.partitions")
-    return by_offsets_partition(scripts, partitions, tasks).mapInArrow(_simulator(plan, outcomes), DDL)
+    counts = by_offsets_partition(scripts, partitions, tasks).mapInArrow(_simulator(plan, outcomes), WRITTEN)
+    return sum(row.rows for row in counts.collect())
 
 
 def simulating_tasks(cores: int, workload: Workload, wanted: int | None) -> int:
@@ -152,18 +158,24 @@ def _simulator(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings, context = simulation_settings(plan), TaskContext.get()
-        with closing(Sender(plan.report_to, context.partitionId() if context else 0)) as sender:
+        assert context is not None
+        task, attempt = context.partitionId(), context.attemptNumber()
+        with closing(Sender(plan.report_to, task)) as sender, EventFiles(plan.directory, task, attempt) as files:
             before = Tally()
             for partition, scripts in _by_partition(batches):
                 simulation = Simulation(scripts, partition, settings)
-                stop_requested = yield from _run(simulation, before, sender)
+                stop_requested = _run(simulation, before, sender, files)
                 if outcomes is not None:
                     outcomes.add(simulation.outcomes)
                 if stop_requested:
-                    return
+                    break
+                # A file has all rows of its partitions. In virtual time, the rows of a partition are recorded late.
+                files.complete_sometimes()
                 # Its members have left at its end. Reports still count them as joined, and with their full time.
                 lived_ms = len(scripts) * round(settings.duration_s * 1000)
                 before = _sum(before, replace(simulation.tally(), joined=len(scripts), lived_ms=lived_ms))
+            files.complete()
+            yield written(files)
 
     return run
 
@@ -179,15 +191,15 @@ def _sum(before: Tally, now: Tally) -> Tally:
     return Tally(**{field.name: getattr(before, field.name) + getattr(now, field.name) for field in fields(Tally)})
 
 
-def _run(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
-    """Run a simulation: yield its events, and report the sum of its tally and `before`, that of earlier simulations.
+def _run(simulation: Simulation, before: Tally, sender: Sender, files: EventFiles) -> bool:
+    """Run a simulation: write its events, and report the sum of its tally and `before`, that of earlier simulations.
 
     Returns:
         Whether the driver has requested the task to end early.
     """
     report_s = 0.0
     for batches in simulation.run():
-        yield from batches
+        files.write(batches)
         if time.monotonic() >= report_s:
             report_s = time.monotonic() + _REPORT_EVERY_S
             sender.send(_sum(before, simulation.tally()))

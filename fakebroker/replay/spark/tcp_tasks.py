@@ -17,9 +17,10 @@ from fakebroker.client.client_config import read_client_config
 from fakebroker.client.security import PLAINTEXT
 from fakebroker.replay.members.admin_load import groups_of
 from fakebroker.replay.members.bootstrap import addresses
-from fakebroker.replay.members.events import DDL
+from fakebroker.replay.members.event_recorder import batch_of
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script.script import Script, script_of
+from fakebroker.replay.spark.event_files import EventFiles
 from fakebroker.replay.spark.event_stream import EventStream
 from fakebroker.replay.spark.progress import Sender, Tally
 from fakebroker.replay.workload.loads import Load
@@ -48,11 +49,13 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
         events: The `[[event]]` tables. In memory only.
         cluster: The cluster's settings. In memory only.
         topics: Partition counts by name. In memory only.
+        directory: Directory of the events, as an absolute path; see `EventFiles`.
         groups_by_partition: Number of groups in each offsets partition by population. In memory, for loads with a rate.
     """
 
     bootstrap: str
     report_to: tuple[str, int]
+    directory: Path
     client_config: Path | None = None
     seed: int = 0
     loads: tuple[Load, ...] = ()
@@ -67,15 +70,27 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     groups_by_partition: Mapping[str, Sequence[int]] = msgspec.field(default_factory=dict)
 
 
-def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:
-    """Return the events of playing scripts over TCP. Each evaluation of the result plays them again.
+WRITTEN = "rows long"
+"""What a task returns to Spark: the number of rows that it has written."""
+
+
+def written(files: EventFiles) -> pa.RecordBatch:
+    """Return the result of a task, as `WRITTEN`."""
+    return pa.record_batch([pa.array([files.rows], pa.int64())], names=["rows"])
+
+
+def play_scripts(scripts: DataFrame, plan: TaskPlan) -> int:
+    """Play scripts over TCP, and write the events to the files of `plan.directory`.
 
     Args:
         scripts: Rows as in `Script`, with the members of each group in one Spark partition. The number of partitions is
             the number of tasks, at most the number of cores.
         plan: The options of the replay.
+
+    Returns:
+        The number of rows.
     """
-    return scripts.mapInArrow(_player(plan), DDL, barrier=True)
+    return sum(row.rows for row in scripts.mapInArrow(_player(plan), WRITTEN, barrier=True).collect())
 
 
 def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -92,9 +107,13 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
             security=PLAINTEXT if plan.client_config is None else read_client_config(plan.client_config),
         )
         loads = _loads_of_task(plan.loads, scripts, context)
-        with closing(Sender(plan.report_to, context.partitionId())) as sender:
+        with (
+            closing(Sender(plan.report_to, context.partitionId())) as sender,
+            EventFiles(plan.directory, context.partitionId(), context.attemptNumber(), has_journal=True) as files,
+        ):
 
             def report(tally: Tally) -> None:
+                stream.end_part(members.pending)
                 sender.send(tally)
                 if sender.stop_requested():
                     members.stop()
@@ -102,7 +121,12 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
             members = MemberLoop(scripts, brokers, stream.add, report, settings, loads)
             members.connect()
             start_s = max(map(float, context.allGather(repr(time.time())))) + _HEAD_START_S
-            yield from stream.during(lambda: members.play(start_s), members.stop)
+            for recorded in stream.during(lambda: members.play(start_s), members.stop):
+                files.write(recorded.batches)
+                if recorded.open_rows is not None:
+                    files.end_part(batch_of(recorded.open_rows))
+            files.complete()
+            yield written(files)
 
     return play
 

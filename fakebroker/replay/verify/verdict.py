@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances
 from fakebroker.replay.run_summary import (
     ALL,
     AvailabilityCheck,
@@ -17,7 +18,6 @@ from fakebroker.replay.run_summary import (
     Verdict,
     VerdictOutcome,
 )
-from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances
 from fakebroker.replay.wording import counted
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
