@@ -99,7 +99,7 @@ def check_ended(directory: Path) -> None:
         os.kill(int(pid), 0)
     except (OSError, ValueError):  # there is no such file or process
         return
-    expected = f"a run that has ended; according to its file {_RUNNING}, process {pid} runs it (if not, remove the file)"
+    expected = f"a run that has ended; according to its file {_RUNNING}, process {pid} runs it; if not, remove the file"
     raise ConfigError.of("directory", str(directory), expected)
 
 

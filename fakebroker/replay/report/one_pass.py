@@ -8,10 +8,12 @@
 Rows are divided by group. A FindCoordinator about several groups comes once for each of them.
 """
 
+import gc
 import pickle
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -156,13 +158,29 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
     members = map(script_of, scripts.to_pylist())
     kinds = [kind for name in plan.promises for kind in PROMISES[name]]
     checks = observers(plan.conditions, results.findings)
-    for observation in observations(table.filter(pc.invert(is_counted)), members, kinds, plan.run, checks):
-        for promise in observation.promises:
-            if promise.counted:
-                results.cases[promise.name] += promise.counted
-            if promise.found:
-                results.violations += promise.found
+    with _without_collector():
+        for observation in observations(table.filter(pc.invert(is_counted)), members, kinds, plan.run, checks):
+            for promise in observation.promises:
+                if promise.counted:
+                    results.cases[promise.name] += promise.counted
+                if promise.found:
+                    results.violations += promise.found
     return results
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Switch Python's garbage collector off: it would search millions of requests, which have no cycles, for these.
+
+    That takes 4 of 25 us a row.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def observations(
