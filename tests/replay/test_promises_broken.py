@@ -5,7 +5,7 @@ Each run is a group of its own.
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.coordinator.group_coordinator import Coordinator
 from fakebroker.replay.members.events import Event
@@ -28,8 +29,8 @@ from tests.support.replay import broken_consumer_coordinators as consumer, broke
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
 from tests.support.replay.observed import BrokerTimes, observed
 from tests.support.replay.recorded_events import event_of, script_of
-from tests.support.replay.scripted_group import HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
-from tests.support.soak import cases
+from tests.support.replay.scripted_group import DELAYS_MS, HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
+from tests.support.soak import cases, examples
 
 Run = tuple[list[Script], list[Event]]
 
@@ -65,13 +66,20 @@ def serve_on_both_brokers(group: ScriptedGroup) -> None:
     group.find_coordinator = cycle((1, 2)).__next__
 
 
-def random_run(seed: int, protocol: GroupProtocol = "classic", *, migrates: bool = False) -> Run:
+def random_run(
+    seed: int,
+    protocol: GroupProtocol = "classic",
+    *,
+    migrates: bool = False,
+    delays_ms: Sequence[float] = DELAYS_MS,
+) -> Run:
     """Run members with random actions, some of them static, while the coordinator moves and connections are lost.
 
     Args:
         seed: Seed of all random choices.
         protocol: The protocol of all members, at first.
         migrates: Whether the members change to the other protocol one after the other.
+        delays_ms: How long a request, a response or a look-up may take.
     """
     random = Random(seed)
     members = tuple(
@@ -80,7 +88,7 @@ def random_run(seed: int, protocol: GroupProtocol = "classic", *, migrates: bool
     )
     if migrates:
         members = tuple(_migrating(each, 40_000.0 + 2_000 * index) for index, each in enumerate(members))
-    group = ScriptedGroup(members, seed=seed)
+    group = ScriptedGroup(members, seed=seed, delays_ms=delays_ms)
     for _ in range(random.choice([0, 1, 4])):
         group.call_in(random.uniform(0, 80_000), group.move_coordinator)
     for _ in range(random.choice([0, 3, 10])):
@@ -316,6 +324,26 @@ def test_the_file_of_violations_has_all_of_them(violations: list[Found], tmp_pat
 
 def test_a_correct_coordinator_keeps_all_promises(violations: list[Found]) -> None:
     assert [(each.group, each.what) for each in violations if each.group not in BROKEN] == []
+
+
+@settings(max_examples=examples(40, soak=3_000), deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    protocol=st.sampled_from(PROTOCOLS),
+    migrates=st.booleans(),
+    delays_ms=st.lists(st.floats(0.1, 500), min_size=1, max_size=4),
+)
+def test_delays_reordering_and_lost_responses_never_break_a_promise(
+    seed: int, protocol: GroupProtocol, migrates: bool, delays_ms: list[float]
+) -> None:
+    """Each request and each response takes its own time, so that those of several connections change places.
+
+    The bounds of the promises, 5 s, include a few round trips.
+    """
+    members, events = random_run(seed, protocol, migrates=migrates, delays_ms=delays_ms)
+    violations, cases = observed(events, members, TIMES, partitions=PARTITIONS)
+    assert [(each.promise, each.what) for each in violations] == []
+    assert cases["g"]["answered"] > 0
 
 
 def test_every_promise_is_broken_by_a_coordinator() -> None:

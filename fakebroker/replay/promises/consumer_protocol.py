@@ -151,6 +151,12 @@ class Holdings:
             if holding is not None and holding.until_us is None:
                 continue
             former = self._newest.get(partition)
+            if (
+                former is not None
+                and former.owner != request.owner
+                and request.sent_us < former.since_us + CLOCK_SKEW_US
+            ):
+                continue  # A response that was read late: the other member may have got the partition after it.
             own[partition] = self._newest[partition] = new = Holding(partition, member, request, at_us)
             if former is not None and former.owner != new.owner:
                 moves.append(Move(former, new))
@@ -601,19 +607,17 @@ class _Beating:
 
     Attributes:
         before: Its last heartbeat, if it was accepted and was not to leave.
-        told: The last one whose response has an assignment.
-        listed_us: When it last sent one that lists its partitions.
+        told: Those whose responses have an assignment that the member has not confirmed yet.
         since_us: When the first response since its last join was read; None if none was.
         until_us: When the last one since then was sent.
         is_counted: Whether the member is a case.
     """
 
-    __slots__ = ("before", "is_counted", "listed_us", "since_us", "told", "until_us")
+    __slots__ = ("before", "is_counted", "since_us", "told", "until_us")
 
     def __init__(self) -> None:
         self.before: Request | None = None
-        self.told: Request | None = None
-        self.listed_us = 0
+        self.told: list[Request] = []
         self.since_us: int | None = None
         self.until_us = 0
         self.is_counted = False
@@ -651,12 +655,12 @@ class BeatingConsumersStay(Promise):
                 member.until_us = request.sent_us
             if member.since_us is None:
                 member.since_us = request.done_us
-            if request.assigned is not None:
-                member.told = request
-            if request.owned is not None:
-                member.listed_us = request.sent_us
+            if request.owned is not None and member.told:  # What has it given up?
+                member.told = [each for each in member.told if not {*request.owned} <= {*(each.assigned or ())}]
+            if request.assigned is not None and not (member.told and member.told[-1].assigned == request.assigned):
+                member.told.append(request)
             return
-        before, told, member.before = member.before, member.told, None
+        before, member.before = member.before, None
         script = self.group.scripts.get(request.member)
         if (
             request.error != UNKNOWN_MEMBER_ID
@@ -670,12 +674,8 @@ class BeatingConsumersStay(Promise):
             return
         if request.done_us - before.sent_us >= self.run.session_us - CLOCK_SKEW_US:
             return
-        told_us = 0 if told is None or told.done_us is None else told.done_us
-        if (
-            told is not None
-            and member.listed_us <= told_us
-            and request.done_us - told_us >= script.rebalance_timeout_ms * 1000 - CLOCK_SKEW_US
-        ):
+        patience_us = script.rebalance_timeout_ms * 1000 - CLOCK_SKEW_US
+        if member.told and request.done_us - member.told[0].sent_us >= patience_us:
             return  # It may have been removed because it had not given up its partitions.
         if not self.group.kept_coordinator(before.sent_us, request.done_us):
             return  # The next coordinator may not know it.

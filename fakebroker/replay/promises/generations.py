@@ -257,7 +257,12 @@ class OneLeader(_OfEachGeneration):
 
     def judge(self, life: int, seen: Seen) -> None:
         assigned = {sync.member_id for sync in seen.syncs}
-        joins = {join.member_id: join for join in seen.joins if join.member_id in assigned}  # The last one counts.
+        joins = {
+            join.member_id: join  # The last one counts.
+            for join in seen.joins
+            # A response that a member has read late may be about an earlier use of the generation, before a move.
+            if join.member_id in assigned and self.group.kept_coordinator(join.sent_us, done_us(join))
+        }
         if len(joins) < 2:
             return
         self.case()

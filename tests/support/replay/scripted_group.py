@@ -31,7 +31,7 @@ HEARTBEAT_MS = 1_500
 """Heartbeat interval of all members; with the protocol `consumer` the coordinators have it, and `SESSION_MS`."""
 _TOPICS = FakeTopics(**PARTITIONS)
 _OFFSETS_PARTITION = 0
-_DELAYS_MS = (1.0, 2.0, 20.0)
+DELAYS_MS = (1.0, 2.0, 20.0)
 _BROKERS = (1, 2)
 
 
@@ -88,6 +88,7 @@ class ScriptedGroup(VirtualTime):
         scripts: Their scripts.
         coordinator_class: The class of both brokers' coordinators.
         seed: The seed of delays and losses.
+        delays_ms: How long a request, a response or a look-up may take.
 
     Attributes:
         events: The events recorded so far.
@@ -95,9 +96,14 @@ class ScriptedGroup(VirtualTime):
     """
 
     def __init__(
-        self, scripts: Sequence[Script], coordinator_class: type[Coordinator] = Coordinator, seed: int = 0
+        self,
+        scripts: Sequence[Script],
+        coordinator_class: type[Coordinator] = Coordinator,
+        seed: int = 0,
+        delays_ms: Sequence[float] = DELAYS_MS,
     ) -> None:
         super().__init__(seed)
+        self._delays_ms = delays_ms
         self.events: list[Event] = []
         self.find_coordinator: Callable[[], int] = lambda: self._coordinator_id
         self._coordinator_id = 1
@@ -183,11 +189,14 @@ class ScriptedGroup(VirtualTime):
             counts = {topic: PARTITIONS[topic] for topic in topics[0]}
             ids = {topic: found.topic_id for topic in counts if (found := _TOPICS.named(topic)) is not None}
             self._call_later(client, lambda: member.metadata(counts, ids, self.now_ms))
-        if (request := member.take_request()) is not None:
+        if (request := member.take_request()) is not None and member.node_id < 0:
+            # It leaves before it has found its coordinator.
+            self.call_in(0, lambda: self._call(client, lambda: member.connection_lost(self.now_ms)))
+        elif request is not None:
             member.sent(9, self.now_ms)
             if client.connection is None:
                 handle = partial(self._handle, member.node_id, member.script.member)
-                client.connection = SimulatedConnection(self, handle, _DELAYS_MS)
+                client.connection = SimulatedConnection(self, handle, self._delays_ms)
             client.connection.send(
                 request, lambda response: self._call(client, lambda: member.answered(response, self.now_ms))
             )
@@ -200,7 +209,7 @@ class ScriptedGroup(VirtualTime):
         self._follow(client)
 
     def _call_later(self, client: _Client, call: Callable[[], None]) -> None:
-        self.call_in(self.random.choice(_DELAYS_MS), lambda: self._call(client, call))
+        self.call_in(self.random.choice(self._delays_ms), lambda: self._call(client, call))
 
     def _look_up(self, client: _Client, since_ms: float) -> None:
         sent_ms = self.now_ms
@@ -221,7 +230,9 @@ class ScriptedGroup(VirtualTime):
                     found=[("g", node_id, 0, client.member.is_rejoining)],
                 )
             )
-            client.disconnect()
+            if client.connection is not None and node_id != client.member.node_id:
+                client.disconnect()
+                client.member.connection_lost(self.now_ms)
             client.member.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
 
         self._call_later(client, answer)
