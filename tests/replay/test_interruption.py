@@ -229,7 +229,9 @@ def test_a_second_ctrl_c_quits_at_once(replays: Replays, line: str) -> None:
     replaying.send(signal.SIGINT)
     time.sleep(0.5)
     replaying.send(signal.SIGINT)
-    assert replaying.end(_QUIT_S) == INTERRUPTED
+    status, errors = replaying.end(_QUIT_S)
+    assert status in (130, -signal.SIGINT)  # the latter if the first one has ended Python already
+    assert errors == INTERRUPTED[1]
     assert not (replaying.out / "running").exists()
 
 

@@ -203,13 +203,18 @@ def observations(
     for each in scripts:
         members.setdefault(each.group, {})[each.member] = each
     consumers = frozenset(pc.unique(table["key"].filter(pc.is_valid(table["epoch"]))).to_pylist())
+    is_of_group = pc.or_(pc.is_valid(table["group"]), pc.is_valid(table["found"]))
+    named = frozenset(pc.unique(table["key"].filter(is_of_group)).to_pylist())
     of_groups: dict[str, list[Observer]] = {
         protocol: [*(each for each in promises if each.protocol in (None, protocol)), *checks]
         for protocol in ("classic", "consumer")
     }
     of_none: list[Observer] = [each for each in promises if each is Answered]
     for key, rows in groupby(_in_order(table), key=itemgetter(0)):
-        group = Group(key, members.pop(key or "", {}), uses_consumer_protocol=key in consumers)
+        # The rows of the reader of committed records are about no group: their key is its name.
+        group = Group(
+            key if key in named else None, members.pop(key or "", {}), uses_consumer_protocol=key in consumers
+        )
         kinds = of_groups["consumer" if key in consumers else "classic"]
         observation = Observation(of_none if key is None else kinds, group, run)
         for _, request in rows:
