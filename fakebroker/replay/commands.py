@@ -25,7 +25,7 @@ def replay(options: ReplayOptions) -> int:
     def command() -> int:
         from fakebroker.replay.runner import play  # requires the extra
 
-        return play(options)
+        return _archived(play(options), options.master)
 
     return exit_status(command)
 
@@ -44,7 +44,7 @@ def report(run: Path, master: str) -> int:
     def command() -> int:
         from fakebroker.replay.rebuild import rebuild
 
-        return rebuild(run, master)
+        return _archived(rebuild(run, master), master)
 
     return exit_status(command)
 
@@ -83,6 +83,17 @@ def compare(before: Path, after: Path, again: Sequence[Path], again_after: Seque
         return STATUS_OF[outcome] if is_worse or outcome != old.verdict.outcome else PASSED
 
     return exit_status(command)
+
+
+def _archived(status: int, master: str) -> int:
+    """Return an exit status; if the report is complete, let Java's classes be archived in the background."""
+    from rich.console import Console
+
+    from fakebroker.replay.spark.class_archive import archive_in_background
+
+    if status != INTERRUPTED:
+        archive_in_background(Console(), master)
+    return status
 
 
 def exit_status(command: Callable[[], int]) -> int:

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,21 @@ from fakebroker.errors import ConfigError
 from fakebroker.replay.options import STATUS_OF
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
-from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, check_ended, recorded_events, write_results, writing
-from fakebroker.replay.run_summary import head_of
-from fakebroker.replay.spark.class_archive import archive_in_background
+from fakebroker.replay.run_directory import (
+    EVENTS,
+    HEAD,
+    MEMBERS,
+    WORKLOAD,
+    check_ended,
+    recorded_events,
+    write_results,
+    writing,
+)
+from fakebroker.replay.run_summary import RUN_FORMAT, head_of
 from fakebroker.replay.spark.event_files import complete_events
 from fakebroker.replay.spark.interruption import PromptEnd, wait_for_result
 from fakebroker.replay.spark.live_view import status_line
+from fakebroker.replay.spark.query_settings import are_few
 from fakebroker.replay.spark.session import spark_errors, spark_session
 
 
@@ -26,7 +36,7 @@ def rebuild(directory: Path, master: str) -> int:
 
     Args:
         directory: Directory of the run.
-        master: Spark's master URL.
+        master: Spark's master URL; few events need no Spark.
 
     Returns:
         An exit status, by the verdict.
@@ -39,7 +49,13 @@ def rebuild(directory: Path, master: str) -> int:
         if not (directory / name).exists():
             raise ConfigError.of("directory", str(directory), f"the directory of a run, which contains {name}")
     check_ended(directory)
-    head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
+    document = _json(directory / HEAD)
+    if document.get("format", RUN_FORMAT) != RUN_FORMAT:
+        raise ConfigError(
+            f"{directory} has a run of format {document['format']}, and this fakebroker reads format {RUN_FORMAT}: "
+            f"replay {directory / WORKLOAD} again"
+        )
+    head = head_of(document, where=str(directory / HEAD))
     log = directory / "spark.log"
     with writing(directory / EVENTS):
         complete_events(directory / EVENTS)  # of a replay that was killed
@@ -51,12 +67,13 @@ def rebuild(directory: Path, master: str) -> int:
     ):
         prompt_end.handle_signals()
         thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
-        with spark_session(master, log, recorded_events(directory)) as spark, spark_errors(log):
+        count = recorded_events(directory)
+        session = nullcontext() if are_few(count) else spark_session(master, log, count)
+        with session as spark, spark_errors(log):
             computed = wait_for_result(thread.submit(summarize, spark, directory, head))
             written = thread.submit(write_results, directory, computed)  # while Spark stops
         summary = wait_for_result(written)
     print_report(console, summary)
-    archive_in_background(console, master)
     return STATUS_OF[summary.verdict.outcome]
 
 

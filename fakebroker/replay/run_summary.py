@@ -13,8 +13,11 @@ from fakebroker.validation import convert
 
 T = TypeVar("T", bound="Section")
 
-SUMMARY_VERSION = 2
+SUMMARY_VERSION = 3
 """Version of the schema of `summary.json`; incremented when a key is removed or its meaning changes."""
+
+RUN_FORMAT = 1
+"""Version of the files from which a summary is computed: `head.json`, `events.parquet` and `members.parquet`."""
 
 Number = int | float
 Series = list[float | None]
@@ -97,6 +100,7 @@ class Head(Section, frozen=True, kw_only=True):
         lanes: Connections per broker that the members of a task shared; null if each member had its own.
         timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and if not, `why`.
         members: Number of members.
+        format: Version of this file, `events.parquet` and `members.parquet`.
     """
 
     workload: dict[str, Any]
@@ -111,6 +115,7 @@ class Head(Section, frozen=True, kw_only=True):
     spark: SparkSummary
     timeline: list[dict[str, Any]]
     members: int = 0
+    format: int = RUN_FORMAT
 
     @property
     def was_killed(self) -> bool:

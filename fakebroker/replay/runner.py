@@ -40,7 +40,6 @@ from fakebroker.replay.run_directory import (
 from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
 from fakebroker.replay.script.generator import count_groups_by_partition, member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
-from fakebroker.replay.spark.class_archive import archive_in_background
 from fakebroker.replay.spark.event_files import complete_events, has_events
 from fakebroker.replay.spark.interruption import REPORT_LIMIT_S, Interruption, PromptEnd, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
@@ -174,7 +173,6 @@ def play(options: ReplayOptions) -> int:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
-    archive_in_background(console, options.master)
     return STATUS_OF[summary.verdict.outcome]
 
 

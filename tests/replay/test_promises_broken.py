@@ -30,7 +30,7 @@ from tests.support.replay.broken_transactions import BUGS, played_with, random_t
 from tests.support.replay.observed import BrokerTimes, observed
 from tests.support.replay.recorded_events import event_of, script_of
 from tests.support.replay.scripted_group import DELAYS_MS, HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
-from tests.support.soak import cases, examples
+from tests.support.soak import cases, examples, soak
 
 Run = tuple[list[Script], list[Event]]
 
@@ -322,10 +322,12 @@ def test_the_file_of_violations_has_all_of_them(violations: list[Found], tmp_pat
     assert sum(row.group == "loses commits" for row in rows) > MOST_VIOLATIONS
 
 
+@soak
 def test_a_correct_coordinator_keeps_all_promises(violations: list[Found]) -> None:
     assert [(each.group, each.what) for each in violations if each.group not in BROKEN] == []
 
 
+@soak
 @settings(max_examples=examples(40, soak=3_000), deadline=None)
 @given(
     seed=st.integers(0, 2**32),

@@ -28,7 +28,7 @@ from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import new_directory, write_results
-from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
+from fakebroker.replay.run_summary import RUN_FORMAT, Head, Summary, document_of, summary_of
 from fakebroker.replay.runner import PreparedReplay, final_state, plan_for, play_on
 from fakebroker.replay.target_cluster import check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
@@ -101,7 +101,7 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert summary["verdict"]["outcome"] == "failed"
     assert [check for check in summary["verdict"]["promises"] if check["outcome"] == "broken"] == []
     assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
-        {"expectation": "events_done == 4", "met": False, "actual": 2}
+        {"expectation": "events_done == 4", "met": False, "actual": 2, "doubt": ""}
     ]
     assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 8, 2)
     assert {row["broker"] for row in summary["brokers"]} <= {1, 2, 3}
@@ -421,7 +421,7 @@ def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(
 def test_a_report_is_recomputed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary = summary_document(1)
+    summary = document_of(summary_of(summary_document(1)))  # with the defaults
     threads = []
 
     def summarize(*_: object) -> Summary:
@@ -450,6 +450,9 @@ def test_a_report_is_recomputed(
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT
         assert f"fakebroker: {path}: {error}" in capsys.readouterr().err
+    path.write_text(json.dumps(head | {"format": 7}))
+    assert report(tmp_path, "local") == BAD_INPUT
+    assert f"has a run of format 7, and this fakebroker reads format {RUN_FORMAT}" in capsys.readouterr().err
 
 
 def started(*_: object) -> None:

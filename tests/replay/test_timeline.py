@@ -1,6 +1,7 @@
 """Outcomes of the events of a workload, over TCP and in memory."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,7 @@ def test_conditions_of_groups_whose_offsets_partition_has_no_members_are_evaluat
         cluster=Cluster(brokers=2),
         topics={"orders": 4},
         duration_s=60,
+        directory=Path("unused"),
     )
     outcomes = with_other_outcomes({0: None, 5: "known"}, plan)
     assert [outcomes[number] is None for number in range(6)] == [True, True, False, False, True, False]

@@ -30,11 +30,11 @@ from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
 
-def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
+def summarize(spark: SparkSession | None, directory: Path, head: Head) -> Summary:
     """Return the summary of a run, and write `violations.parquet` to its directory.
 
     Args:
-        spark: The session.
+        spark: The session; None if there are few events.
         directory: The run's directory, with the recorded events and the scripts of the members.
         head: Settings of the run; the expectations are in its `workload`.
     """
@@ -48,6 +48,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         table = pq.read_table(directory / EVENTS).select(events.SCHEMA.names)
         known, plan, results = in_this_process(table, pq.read_table(directory / MEMBERS), run, plan_of)
     else:
+        assert spark is not None
         recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
         members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
         known, plan, results = in_spark(recorded, members, count, run, plan_of)

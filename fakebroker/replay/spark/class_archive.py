@@ -22,6 +22,7 @@ from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.options import ReplayOptions
+from fakebroker.replay.runner import play
 from fakebroker.replay.spark.java import WRITE_ARCHIVE, class_archive, is_configured_by_user, java_home
 from fakebroker.replay.spark.session import is_local
 
@@ -53,7 +54,6 @@ def write_class_archive() -> Path:
     Raises:
         FakebrokerError: There is no Java for Spark, or it cannot write the archive.
     """
-    from fakebroker.replay.runner import play  # not at the top: it imports this module
 
     with tempfile.TemporaryDirectory(prefix="fakebroker-") as scratch:
         (workload := Path(scratch, "workload.toml")).write_text(_WORKLOAD)
