@@ -44,7 +44,7 @@ from fakebroker.replay.spark.event_files import complete_events, has_events
 from fakebroker.replay.spark.interruption import REPORT_LIMIT_S, Interruption, PromptEnd, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, Tally, receiving
-from fakebroker.replay.spark.query_settings import are_few, computed_once
+from fakebroker.replay.spark.query_settings import are_few
 from fakebroker.replay.spark.session import address_for, check_master, spark_errors, spark_session, start_workers
 from fakebroker.replay.spark.simulation_tasks import (
     no_outcomes,
@@ -270,7 +270,7 @@ def play_on(spark: SparkSession, run: PreparedReplay, console: Console) -> Summa
     with spark_errors(run.out / "spark.log"), ThreadPoolExecutor(1, "workers") as meanwhile:
         workers = meanwhile.submit(start_workers, spark)
         if are_few(run.workload.member_count):
-            scripts = computed_once(scripts, few=True)
+            scripts = scripts.localCheckpoint()  # computed now, and not sent to each task as a plan
         members = _write_scripts(scripts, run.out / MEMBERS)
         workers.result()
     head = _head(spark, run, tasks, members)

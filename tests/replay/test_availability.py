@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from fakebroker.replay.members.events import SCHEMA, Event
-from fakebroker.replay.promises.availability import LOST_SHARE, Circumstances, _check_reachable, check_availability_of
+from fakebroker.replay.promises.availability import LOST_SHARE, Circumstances, _check_reachable
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script, Transactions
 from fakebroker.replay.verify.outages import Outage, planned_outages
+from tests.support.replay.observed import check_availability_of
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,

@@ -13,7 +13,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
-from fakebroker.replay.spark.query_settings import computed_once, free, settings_for_count, suited_to
+from fakebroker.replay.spark.query_settings import settings_for_count
 from fakebroker.replay.spark.session import MANY_EVENTS, memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -96,55 +96,8 @@ def test_workers_start_with_the_modules_of_members_and_without_pandas() -> None:
 @pytest.mark.spark
 def test_many_rows_are_repartitioned_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_for_count(spark, 10)[PARTITIONS] == "1"
-    with suited_to(spark.range(10)) as few:
-        assert (few, spark.conf.get(PARTITIONS)) == (True, "1")
     monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
     many = settings_for_count(spark, 10)
     assert (many[PARTITIONS], many["spark.sql.adaptive.enabled"]) == ("4", "true")
     monkeypatch.setattr(query_settings, "_ROWS_PER_PARTITION", 2)
     assert settings_for_count(spark, 10)[PARTITIONS] == "5"
-    with suited_to(spark.range(10)) as few:
-        assert (few, spark.conf.get(PARTITIONS)) == (False, "5")
-    assert spark.conf.get(PARTITIONS) == "1"
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("few", [True, False])
-def test_rows_are_computed_once(spark: SparkSession, few: bool) -> None:
-    drawn = computed_once(spark.sql("select id, rand() number from range(10)"), few)
-    assert drawn.collect() == drawn.collect()
-    free([drawn], few)
-
-
-@pytest.mark.spark
-def test_many_rows_are_stored_without_their_query_until_they_are_freed(spark: SparkSession) -> None:
-    def stored() -> set[int]:
-        return set(spark.sparkContext._jsc.getPersistentRDDs())
-
-    before = stored()
-    drawn = computed_once(spark.sql("select id from range(10) where id > 3"), few=False)
-    query = drawn.where("id > 4")
-    assert query.count() == 5
-    assert (
-        query._jdf.queryExecution().analyzed().collectLeaves().head().getClass().getSimpleName() == "InMemoryRelation"
-    )
-    (rows,) = stored() - before
-    free([drawn], few=False)
-    assert rows not in stored()
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("most", [0, 10], ids=["many", "few"])
-def test_queries_with_names_use_rows_that_are_computed_once(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """Both the query of the rows and the one that reads them have a `with`."""
-    monkeypatch.setattr(query_settings, "_FEW_ROWS", most)
-    with suited_to(spark.range(10)) as few:
-        drawn = computed_once(
-            spark.sql("with drawn as (select id, rand() number from range(10)) select * from drawn"), few
-        )
-        drawn.createOrReplaceTempView("once")
-        found = [spark.sql("with again as (select * from once) select sum(number) total from again") for _ in range(2)]
-        assert found[0].collect() == found[1].collect() == spark.sql("select sum(number) total from once").collect()
-    free([drawn], few)

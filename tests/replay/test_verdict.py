@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fakebroker.replay.members.events import Source
-from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, check_availability_of
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances
 from fakebroker.replay.report.promise_checks import promise_checks
 from fakebroker.replay.run_summary import (
     AvailabilityCheck,
@@ -31,7 +31,7 @@ from fakebroker.replay.verify.verdict import (
     with_default_expectation,
 )
 from fakebroker.replay.workload.expectations import Api, Expectation
-from tests.support.replay.observed import observed
+from tests.support.replay.observed import check_availability_of, observed
 from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, beat, lost, table
 from tests.support.replay.summaries import summary_document
 

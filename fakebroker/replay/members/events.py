@@ -15,9 +15,6 @@ Source = Literal["members", "load"]
 PARKED_APIS = ("JoinGroup", "SyncGroup")
 """The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
 
-IS_ASSIGNED = "error = 0 and (api = 'SyncGroup' or api = 'ConsumerGroupHeartbeat' and epoch >= 0)"
-"""SQL condition on events: after this response a member has an assignment, which may be empty."""
-
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
     [

@@ -1,4 +1,4 @@
-"""The meanings of "lost", "unanswered", "cut off" and "unexpected": codes, sentences for documents, SQL conditions.
+"""The meanings of "lost", "unanswered", "cut off" and "unexpected": codes, and sentences for documents.
 
 Plain data; does not depend on Spark.
 """
@@ -29,9 +29,6 @@ MEANINGS = {
     "stopped its member; they are neither `lost` nor `unanswered`",
 }
 """Definitions of the counts of requests by their keys in `summary.json`, for documents and reports."""
-
-IS_UNEXPECTED = f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})"
-"""SQL condition on events: the response has an unexpected error. Null, hence false, without a response."""
 
 
 def missing_because(failure: FakebrokerError) -> str:

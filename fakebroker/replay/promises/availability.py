@@ -42,10 +42,8 @@ from fakebroker.replay.promises.group_availability import (
     is_disturbed,
 )
 from fakebroker.replay.promises.group_service import LOOKUP, Chain, Chains, GroupsServed, excused_until
-from fakebroker.replay.promises.observer import BOUND_US, Group, Observation, Request, Run
-from fakebroker.replay.promises.rows import requests_of
+from fakebroker.replay.promises.observer import BOUND_US
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
-from fakebroker.replay.script.script import Script
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.wording import counted, error_name
 from fakebroker.replay.workload.timeline import CONDITION_EVENTS
@@ -323,53 +321,6 @@ def _gaps(spans: Sequence[tuple[int, int]], end_us: int) -> Iterator[tuple[int, 
 def observers(conditions: Conditions, findings: Findings) -> list[Any]:
     """Return what makes the observers of a group, for `Observation`."""
     return [partial(each, conditions=conditions, findings=findings) for each in _OBSERVERS]
-
-
-def check_availability_of(
-    table: pa.Table, scripts: Sequence[Script], run: Circumstances = UNDISTURBED
-) -> list[AvailabilityCheck]:
-    """Check that a cluster was available during a replay.
-
-    Args:
-        table: Rows as in `events.Event`.
-        scripts: The scripts of all members.
-        run: The circumstances of the replay.
-
-    Returns:
-        The results of the checks, each with up to `MOST_LISTED` failures.
-    """
-    sums, findings = sums_of(table, run), Findings()
-    conditions = conditions_of(sums, min((each.acts[0].at_ms for each in scripts if each.acts), default=None), run)
-    of_groups: dict[str, dict[str, Script]] = {}
-    for each in scripts:
-        of_groups.setdefault(each.group, {})[each.member] = each
-    rows = _rows_by_group(table)
-    # A group without rows is observed, too: its members did not do their scripts.
-    for name in {**of_groups, **rows}:
-        group = Group(name, of_groups.get(name, {}))
-        observation = Observation(observers(conditions, findings), group, Run(end_us=conditions.end_us))
-        for request in rows.get(name, ()):
-            observation.row(request)
-        observation.end()
-    return checks_of(sums, conditions, findings, run)
-
-
-def _rows_by_group(table: pa.Table) -> dict[str, list[Request]]:
-    """Return the rows about each group in the order in which they are observed."""
-    rows: dict[str, list[Request]] = {}
-    for request in requests_of(table):
-        places: dict[str, list[tuple[str, int, int, bool]]] = {}
-        for place in request.found or ():
-            places.setdefault(place[0], []).append(place)
-        for name, found in places.items():
-            rows.setdefault(name, []).append(request._replace(found=found))
-        if request.group is not None and not places:
-            rows.setdefault(request.group, []).append(request)
-
-    def order(request: Request) -> tuple[int, bool, int]:
-        return request.sent_us, request.kind != "act", NEVER_US if request.done_us is None else request.done_us
-
-    return {name: sorted(requests, key=order) for name, requests in rows.items()}
 
 
 def checks_of(

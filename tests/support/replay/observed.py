@@ -1,15 +1,18 @@
-"""Promises on a few events, without Spark: the violations, and the numbers of cases by group."""
+"""Promises and availability checks on a few events, without Spark."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, checks_of, conditions_of, observers
 from fakebroker.replay.promises.catalog import PROMISES
+from fakebroker.replay.promises.group_availability import Findings
 from fakebroker.replay.promises.observer import Found, Run
 from fakebroker.replay.report.one_pass import keyed, known_of, observations
+from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Script
 from tests.support.replay.recorded_events import PARTITIONS, table
 
@@ -50,3 +53,15 @@ def observed(
             violations += promise.found
             cases[observation.group.name][promise.name] += promise.counted
     return violations, cases
+
+
+def check_availability_of(
+    rows: pa.Table, scripts: Sequence[Script], run: Circumstances = UNDISTURBED
+) -> list[AvailabilityCheck]:
+    """Return the availability checks of a replay."""
+    known, findings = known_of(rows, run), Findings()
+    first_act_ms = min((each.acts[0].at_ms for each in scripts if each.acts), default=None)
+    conditions = conditions_of(known.sums, first_act_ms, run)
+    checks = observers(conditions, findings)
+    deque(observations(keyed(rows), scripts, (), Run(end_us=known.sent_us), checks), maxlen=0)
+    return checks_of(known.sums, conditions, findings, run)

@@ -1,20 +1,14 @@
 """Events written by hand: builders, and `HEALTHY`, a group of two members with one rebalance."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
+from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST
-from fakebroker.replay.script.script import DDL, Act, Script, Transactions
-from fakebroker.replay.spark.query_settings import local_table
+from fakebroker.replay.script.script import Act, Script, Transactions
 
 PARTITIONS = {"orders": 2}
 SECOND = 1_000_000
@@ -223,29 +217,9 @@ def script_of(group: str, script: Script) -> Script:
     return script._replace(group=group, member=f"{group}/{script.member}")
 
 
-def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    """Return a few events as a data frame with one partition, converted from Arrow batches as in a replay."""
-    if not events:
-        return local_table(spark, [], SCHEMA)  # Spark does not accept Arrow tables without batches
-    return spark.createDataFrame(table(events)).coalesce(1)
-
-
-def file_frame(spark: SparkSession, events: pa.Table, path: Path) -> DataFrame:
-    """Return many events as a data frame with one partition, which reads a new file. (`frame` adds all to a task.)"""
-    parquet.write_table(events, path)
-    return spark.read.schema(EVENTS_DDL).parquet(str(path)).coalesce(1)
-
-
 def table(events: Sequence[Event]) -> pa.Table:
     """Return events as an Arrow table."""
     recorder = EventRecorder()
     for each in events:
         recorder.add(each)
     return pa.Table.from_batches(recorder.take(), SCHEMA)
-
-
-def scripts(spark: SparkSession, members: Sequence[Script] = MEMBERS) -> DataFrame:
-    """Return scripts as a data frame with one partition, which Spark reads without a Python worker."""
-    schema = StructType.fromDDL(DDL)
-    assert isinstance(schema, StructType)
-    return local_table(spark, members, to_arrow_schema(schema)).coalesce(1)

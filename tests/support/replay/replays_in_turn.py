@@ -14,12 +14,12 @@ import pytest
 
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.members.request_outcomes import CUT_OFF
-from fakebroker.replay.promises.availability import Circumstances, check_availability_of
+from fakebroker.replay.promises.availability import Circumstances
 from fakebroker.replay.promises.observer import Found as Violation
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.workload.workload import Cluster
-from tests.support.replay.observed import BrokerTimes, observed
+from tests.support.replay.observed import BrokerTimes, check_availability_of, observed
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
 BROKERS = (1, 2, 3)
