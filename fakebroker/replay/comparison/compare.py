@@ -1,6 +1,6 @@
-"""Comparison of two runs: what makes them incomparable, outcomes that changed, and figures with their noise.
+"""Comparison of two runs: why they may not be comparable, which outcomes changed, and which figures differ.
 
-Depends on summaries only, not on Spark. `compared_figures` has the figures, `noise` the estimates;
+Depends on summaries only, not on Spark. `compared_figures` has the figures, and `noise` estimates their noise.
 `replay.comparison.comparison_report` shows the result.
 """
 
@@ -19,7 +19,7 @@ from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.wording import counted
 
 _RESOLUTION = 0.01
-"""The noise is at least this share of a value: smaller differences of rates or latencies have no use."""
+"""The noise is at least this share of a value, because smaller differences of rates or latencies do not matter."""
 
 _NO_REPEATS = "two repeats, of BEFORE or AFTER, show its noise"
 
@@ -27,7 +27,7 @@ _NO_SETTINGS = ("file", "seed")
 """Keys of a workload that do not change what is measured."""
 
 _MOST_KEYS = 5
-"""Maximum number of keys listed that differ."""
+"""Maximum number of different keys that are listed."""
 
 _SAME_LENGTH = 0.02
 """Runs whose lengths differ by a larger share are compared by counts per second."""
@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True):
         noise: The noise of the difference, in the unit of the figure; None if it cannot be estimated.
         basis: What the noise is estimated from.
         why: Why the figure cannot be judged; empty if it can.
-        is_exact: Whether both runs were simulated from equal seeds, so that any difference is one.
+        is_exact: Whether both runs were simulated from equal seeds. Then the figure has no noise.
         is_cost: Whether a lower value is better.
     """
 
@@ -102,7 +102,7 @@ class ChangedOutcome(msgspec.Struct, frozen=True):
     Attributes:
         kind: "promise", "availability" or "expectation".
         what: The sentence of the check.
-        before: Its outcome in the first run, with what it is based on: "kept (1,204 cases)".
+        before: Its outcome in the first run, and what the outcome is based on: "kept (1,204 cases)".
         after: Its outcome in the second run.
         is_worse: Whether the outcome is bad in the second run only.
     """
@@ -121,8 +121,8 @@ class Comparison(msgspec.Struct, frozen=True):
         problems: Why the runs cannot be compared, or only in part, as sentences.
         changed: Outcomes that changed, the worse ones first.
         same: A sentence about the outcomes that did not change.
-        differences: All figures: those that exceed their noise, those that cannot be judged, and the others; each by
-            how far it exceeds its noise.
+        differences: All figures. First come figures whose difference exceeds the noise, by how far it does. Then come
+            figures that cannot be judged, and then all others.
     """
 
     problems: list[str]
@@ -239,7 +239,7 @@ def _has_same_length(before: Summary, after: Summary) -> bool:
 def is_exact(before: Summary, after: Summary) -> bool:
     """Return whether two runs were simulated with the same workload, settings and seed.
 
-    Then they differ only by what has changed in fakebroker, or in the cluster: nothing in them is by chance.
+    Then nothing in them is by chance. They differ only if fakebroker or the cluster has changed.
     """
     return (
         before.head.transport == after.head.transport == "memory"

@@ -1,6 +1,6 @@
-"""Estimates of the noise of a difference between two runs, from their repeats. Does not depend on summaries or Spark.
+"""Estimates the noise of a difference between two runs from their repeats. Does not depend on summaries or Spark.
 
-Noise is the difference that two runs under equal conditions stay below with a probability of 99 %.
+Two runs under equal conditions still differ. With a probability of 99 %, their difference stays below the noise.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _STUDENT_T = (63.66, 9.92, 5.84, 4.60, 4.03)
 """Two-sided 99 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
 
 _MIN_DEGREES = 2
-"""With one degree of freedom, the range would be fifty times the difference of the two repeats."""
+"""Minimum of degrees of freedom. With one, the noise would be about fifty times the difference of the repeats."""
 
 
 def student_t(degrees: float) -> float:
@@ -24,11 +24,11 @@ def student_t(degrees: float) -> float:
 
 
 def noise_of_repeats(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Return the noise of the difference of two means of runs that repeat each other (Student's t).
+    """Return the noise of the difference between two means, each over a run and its repeats (Student's t).
 
     Args:
-        before: The values in runs under equal conditions.
-        after: The values in the runs that they are compared with.
+        before: The values in the first run and its repeats.
+        after: The values in the second run and its repeats.
 
     Returns:
         None if there are fewer than two repeats.
@@ -41,18 +41,22 @@ def noise_of_repeats(before: Sequence[float], after: Sequence[float]) -> float |
 
 
 def least_noise_of_counts(before: float, after: float, spans: tuple[float, float] = (1.0, 1.0)) -> float:
-    """Return the noise of the difference of two counts of independent events (Poisson).
+    """Return the noise of the difference between two counts of independent events (Poisson).
 
-    Events that come in bursts have more.
+    If the events come in bursts, the noise is larger.
 
     Args:
         before: Number of events in the first run.
         after: Number of events in the second run.
-        spans: What the numbers are divided by.
+        spans: By what each count is divided before they are compared, such as the lengths of the runs.
     """
     return _NORMAL * sqrt(before / spans[0] ** 2 + after / spans[1] ** 2) + 1 / min(spans)
 
 
 def noise_of_chance(*ranges: Sequence[float]) -> float:
-    """Return the noise of the difference of two values, from the ranges in which each is with a probability of 90 %."""
+    """Return the noise of the difference between two values.
+
+    Args:
+        ranges: For each value, the range in which it is with a probability of 90 %.
+    """
     return _NORMAL / 1.645 * sqrt(sum(((high - low) / 2) ** 2 for low, high in ranges))

@@ -1,11 +1,11 @@
 """Availability checks: whether the cluster responded to its members during the whole replay. Does not depend on Spark.
 
-A cluster that has died violates no promise, because promises are about responses; these checks require responses. They
-apply to every cluster, and a workload cannot disable them. Outages that the workload itself begins and ends are
-excluded.
+A cluster that has died violates no promise, because promises are about responses. These checks require responses. They
+apply to every cluster, and a workload cannot disable them. They ignore outages that the workload itself begins and
+ends.
 
-There are three steps. The first two are done for parts of the events, in any number of tasks; their results are plain
-data, which is added up:
+There are three steps. Any number of tasks do the first two, each for a part of the events. The results are plain data,
+and are added up:
 
     sums = Sums()                                       # of all rows, in any order
     sums.add(sums_of(batch, run))
@@ -85,8 +85,8 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
         is_complete: Whether the replay ran to its end.
         timeline: The events of the workload, as in `timeline.EventOutcome`.
         speed: Speed of the members' clock, as a multiple of real time.
-        is_simulated: Whether the replay was in memory. If it was also interrupted, the time after a member's last
-            response is not checked, because its simulations ended at different times.
+        is_simulated: Whether the replay was in memory. Its simulations may end at different times if it is interrupted.
+            Then the time after a member's last response is not checked.
         initial_delay_ms: The broker config `group.initial.rebalance.delay.ms`.
         load_ms: Time that coordinators take to load.
         awaits_instances: Whether a coordinator may wait for all instances of a group (batch-join).
@@ -124,7 +124,7 @@ class Unanswered(NamedTuple):
         member: The member; None if a load or a tool sent it.
         version: The version; -1 if the request was not sent.
         sent_us: When it was sent.
-        until_us: When the connection was lost or the wait ended; None if it is pending at the end.
+        until_us: When the connection was lost or the wait ended; None if the request is pending at the end.
         missing: Why there is no response.
         source: What sent it, as in `Event`.
         count: Number of requests.
@@ -147,7 +147,7 @@ class Unanswered(NamedTuple):
 
 
 class Sums(msgspec.Struct):
-    """What is added up of all rows: of members, loads and tools. Times are in microseconds.
+    """Sums over all rows of members, loads and tools. Times are in microseconds.
 
     Attributes:
         answered: Number of rows with a response.
@@ -155,7 +155,7 @@ class Sums(msgspec.Struct):
         unsent: Number of requests that could not be sent.
         late: Number of actions that were done too late.
         latest_us: Maximum delay of an action.
-        start_us: When the first start of a member was due; None without one.
+        start_us: When the first start of a member was due; None if no member starts.
         first_us: When the first row was due; None without rows.
         end_us: When the last request was sent, the last response read, or the last wait ended.
         seconds: First and last response of each broker by second.

@@ -43,17 +43,17 @@ PROMISES: dict[str, tuple[type[Promise], ...]] = {
         (StableOffsetRises,),
     )
 }
-"""By their names in `[promises] check`, in the order of reports.
+"""The promises by their names in `[promises] check`, in the order of reports.
 
-Some have two observers: for groups of the classic protocol, and for groups of the consumer protocol (KIP-848). The
-first one has the sentence.
+Some promises have two observers. The first sees groups of the classic protocol and has the sentence of the promise. The
+second sees groups of the consumer protocol (KIP-848).
 """
 
 TRANSACTION_PROMISES = ("atomic", "old-epochs-refused", "overdue-aborted", "stable-offset-rises")
-"""The promises of transaction coordinators: without transactions, there is no case of them."""
+"""The promises of transaction coordinators. Without transactions, they have no case."""
 
 CONSUMER_PROMISES = ("epochs-rise", "revoked-committed", "targets-reached")
-"""The promises to members of the consumer protocol only: without such members, there is no case of them."""
+"""The promises to members of the consumer protocol only. Without such members, they have no case."""
 
 
 def applicable_promises(*, is_transactional: bool, has_consumers: bool) -> list[str]:

@@ -33,9 +33,9 @@ class _Fetched(msgspec.Struct):
         partition: The partition.
         offset: The offset; -1 if there is none.
         fetch: The OffsetFetch.
-        last: The commit that was sent last, of those that were acknowledged before.
-        is_lower: Whether the offset is lower, and no other commit explains it.
-        until_us: Requests sent later have no effect on the response.
+        last: The last commit, by the time it was sent, among the commits that were acknowledged before the fetch.
+        is_lower: Whether the fetched offset is lower than the committed one, and no other commit explains it.
+        until_us: Requests that are sent after this time have no effect on the response.
     """
 
     partition: str
@@ -49,8 +49,8 @@ class _Fetched(msgspec.Struct):
 class CommitsKept(Promise):
     """Offsets that were committed are not lost.
 
-    A commit takes effect between the time it was sent and the time its response was read. So another offset may be
-    returned from the former time on, and the committed one must be from the latter.
+    A commit takes effect at some time after it is sent, and before its response is read. In between, an OffsetFetch may
+    return the old or the new offset. Afterwards, it must return the new one, unless another commit follows.
     """
 
     name = "commits-kept"

@@ -1,8 +1,8 @@
 """The promises about the consumer protocol (KIP-848). They have no cases in groups of the classic protocol.
 
-Members of the classic protocol may be in the same group, before, during or after a migration. In heartbeats, `epoch` is
-the member epoch in the request: 0 to join, -1 to leave, -2 to leave for a while as a static member. `generation` is
-the epoch in the response, if there is no error.
+A group may also have members of the classic protocol, before, during or after a migration. In heartbeats, `epoch` is
+the member epoch in the request. It is 0 to join, -1 to leave, and -2 to leave for a while as a static member.
+`generation` is the epoch in the response, if there is no error.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,8 +49,8 @@ def _seconds(duration_us: int, digits: int = 1) -> float:
 class Holding:
     """A time in which a member had a partition for certain.
 
-    It begins with the response that assigns the partition, or with an accepted request that lists it. It ends with the
-    next request that lists the partitions of the member without this one, that joins, or that leaves.
+    It begins with the response that assigns the partition, or with an accepted request that lists it. It ends when the
+    member joins, leaves, or lists its partitions without this one.
 
     Attributes:
         partition: The partition.
@@ -58,7 +58,7 @@ class Holding:
         owner: Its instance id or member id.
         begin: The request with which it began.
         since_us: When it began.
-        until_us: When it ended; None if it has not.
+        until_us: When it ended; None if it has not ended.
         is_confirmed: Whether it ended with a list that the coordinator has accepted.
     """
 
@@ -86,9 +86,10 @@ class Move(NamedTuple):
 
 
 class Holdings:
-    """Which partitions the members of a group have. Several promises share it; each gives it all events.
+    """Which partitions the members of a group have.
 
-    It takes an event only from the first one. `sent` and `answered` return the moves that the event shows.
+    Several promises share one object, and each of them gives it all events. It handles an event once, when the first
+    promise gives it. `sent` and `answered` return the moves that the event shows.
     """
 
     def __init__(self) -> None:
@@ -174,7 +175,7 @@ _HOLDING_APIS = frozenset({HEARTBEAT, "JoinGroup", "SyncGroup", "LeaveGroup"})
 
 
 class _Early:
-    """A partition that was assigned before the former owner had given it up, and the last request that shows this."""
+    """A partition that was assigned too early: its former owner had not given it up. Also the last proof of this."""
 
     __slots__ = ("move", "proof")
 
@@ -255,13 +256,13 @@ def _is_of_current_member(request: Request) -> bool:
 
 
 class _Commits:
-    """The commits of a member between the response that takes a partition from it, and its confirmation.
+    """The commits of a member while it gives up a partition: from the response that takes it until the confirmation.
 
     Attributes:
         told: The response that takes the partition.
         last: The last commit.
-        refused: The last one that was rejected.
-        is_committed: Whether one of them has committed the partition.
+        refused: The last commit that was rejected.
+        is_committed: Whether a commit has committed the partition.
     """
 
     __slots__ = ("is_committed", "last", "refused", "told")
@@ -274,7 +275,7 @@ class _Commits:
 
 
 class RevokedCommitted(Promise):
-    """A member that must give up partitions stays in its epoch until it has confirmed that, and can commit before."""
+    """A member that must give up partitions stays in its epoch until it confirms. Until then, it can commit."""
 
     name = "revoked-committed"
     sentence = REVOKED_COMMITTED
@@ -356,7 +357,7 @@ class _Term:
     """The time from a join of a member to its next one.
 
     Attributes:
-        first_us: When the first response with an epoch was read; None if none was.
+        first_us: When the first response with an epoch was read; None without such a response.
         newest: The last request whose response has its newest epoch.
         seen_us: When its last accepted heartbeat was sent.
     """
@@ -374,7 +375,7 @@ def _epoch_and_time(request: Request) -> tuple[int, int]:
 
 
 class EpochsRise(Promise):
-    """No member gets an older epoch than before, and none joins with an older one than others have."""
+    """No member gets an older epoch than before. No member joins with an older epoch than other members have."""
 
     name = "epochs-rise"
     sentence = EPOCHS_RISE
@@ -460,10 +461,10 @@ class _Watched:
     """A member whose heartbeats may end.
 
     Attributes:
-        last: Its last heartbeat; None if none counts.
-        alive_us: When it last sent one or read a response.
-        accepted: The last one that was accepted and was not to leave.
-        returned: A heartbeat after a silence, which has no response yet, with when the silence began.
+        last: Its last heartbeat; None if no heartbeat counts.
+        alive_us: When it last sent a heartbeat or read a response.
+        accepted: The last accepted heartbeat, except heartbeats with which it leaves.
+        returned: A heartbeat after a silence, and when the silence began. The heartbeat has no response yet.
     """
 
     __slots__ = ("accepted", "alive_us", "last", "returned")
@@ -476,7 +477,7 @@ class _Watched:
 
 
 class SilentConsumersOut(Promise):
-    """A member is removed when its session has ended: its next heartbeat is rejected, and others get a new epoch."""
+    """A member is removed when its session ends. Its next heartbeat is rejected, and other members get a new epoch."""
 
     name = "silent-out"
     protocol = "consumer"
@@ -606,10 +607,10 @@ class _Beating:
     """The accepted heartbeats of a member.
 
     Attributes:
-        before: Its last heartbeat, if it was accepted and was not to leave.
-        told: Those whose responses have an assignment that the member has not confirmed yet.
-        since_us: When the first response since its last join was read; None if none was.
-        until_us: When the last one since then was sent.
+        before: Its last heartbeat, if this was accepted and the member did not leave with it.
+        told: The heartbeats whose responses have an assignment that the member has not confirmed yet.
+        since_us: When the first response since its last join was read; None if no response was read.
+        until_us: When the last heartbeat since then was sent.
         is_counted: Whether the member is a case.
     """
 
@@ -624,7 +625,7 @@ class _Beating:
 
 
 class BeatingConsumersStay(Promise):
-    """A member that sends heartbeats within its session timeout, and gives up partitions in time, is not removed."""
+    """A member is not removed if it sends heartbeats within its session timeout and gives up partitions in time."""
 
     name = "beating-stays"
     protocol = "consumer"
@@ -728,7 +729,11 @@ _DECIDED = frozenset(
 
 
 class _LateRequests(Promise):
-    """Requests of a member id that name an epoch, after a response to a heartbeat of this id that rules them out."""
+    """Requests with an epoch that must be rejected.
+
+    For example, a heartbeat was answered with epoch 7. Later, the same member id sends a commit with epoch 6. The
+    response to the heartbeat rules out this commit.
+    """
 
     protocol = "consumer"
     apis = _NAMING_EPOCHS
@@ -780,7 +785,7 @@ class _LateRequests(Promise):
 
 
 class StaleEpochsRefused(_LateRequests):
-    """A request with an older epoch than its member has got is rejected, with two exceptions."""
+    """A request is rejected if its member has already got a newer epoch. `judge` has two exceptions."""
 
     name = "stale-refused"
     protocol = "consumer"
@@ -864,7 +869,7 @@ class UnknownConsumersRefused(_LateRequests):
 
 
 class FencedConsumersRefused(Promise):
-    """Requests with the former member id of a static member are rejected once another one has joined."""
+    """A static member joins with a new member id. From then on, requests with its former member id are rejected."""
 
     name = "fenced-refused"
     protocol = "consumer"
@@ -925,8 +930,8 @@ class FencedConsumersRefused(Promise):
 class TargetsReached(Promise):
     """In a quiet time, all members reach the newest epoch, and all partitions are assigned.
 
-    A quiet time begins when nothing that has happened can delay the rebalance any more, and ends when something
-    happens again. It counts if it is long enough.
+    A quiet time begins when no earlier event can delay the rebalance any more. It ends when something happens again. It
+    counts if it is long enough.
     """
 
     name = "targets-reached"

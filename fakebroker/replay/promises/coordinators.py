@@ -34,10 +34,11 @@ class _Unanswered:
     Attributes:
         request: The request.
         is_leaders: Whether it is the SyncGroup of the leader.
-        beat: Of a JoinGroup: the first successful heartbeat of another member, sent to the same broker at least
-            `BOUND_US` later.
-        ended_us: When the client gave up, or the replay ended. Known at the end, as is `stopped_us`.
-        stopped_us: When its member was stopped, or `ended_us`. After that, the broker may not have the request anymore.
+        beat: For a JoinGroup, the first successful heartbeat of another member to the same broker, at least `BOUND_US`
+            later.
+        ended_us: When the client gave up, or the replay ended. It is known only in `end`.
+        stopped_us: When its member was stopped, or `ended_us`. It is known only in `end`. After this time, the broker
+            may no longer have the request.
     """
 
     __slots__ = ("beat", "ended_us", "is_leaders", "request", "stopped_us")
@@ -55,8 +56,8 @@ class _Unassigned:
     Attributes:
         first: Its first request.
         last: Its last request.
-        until_us: When the response to its last request was read; without one, when the request was sent.
-        joins: Its successful JoinGroups: their number, and the last one.
+        until_us: When the response to its last request was read; without a response, when the request was sent.
+        joins: The number of its successful JoinGroups, and the last of them.
     """
 
     __slots__ = ("first", "joins", "last", "last_join", "until_us")
@@ -71,8 +72,8 @@ class _Unassigned:
 class Answered(Promise):
     """Requests are answered, and members that join get an assignment.
 
-    Requests without a response are few, and are judged in `end`: until then, it is not known whether a script stopped
-    or paused the member.
+    Requests without a response are judged in `end`. Before, it is not known whether a script stopped or paused the
+    member. There are few such requests.
     """
 
     name = "answered"
@@ -365,8 +366,9 @@ class Answered(Promise):
 class CoordinatorFound(Promise):
     """A broker that FindCoordinator names has `BOUND_US` to serve the group.
 
-    If it refuses, is still named later than that, and refuses again, the promise is broken. Such a series of refusals
-    ends when the broker serves or loads the group, or when another broker is named.
+    For example, the broker refuses a request. After `BOUND_US`, FindCoordinator still names it, and it refuses again.
+    Then the promise is broken. A series of refusals ends when the broker serves or loads the group. It also ends when
+    FindCoordinator names another broker.
     """
 
     name = "coordinator-found"
@@ -442,9 +444,9 @@ class CoordinatorFound(Promise):
 
 
 class OneCoordinator(Promise):
-    """Two brokers that serve a group in turn, for longer than a move may take, both coordinate it.
+    """If two brokers serve a group in turn, for longer than a move may take, both coordinate it.
 
-    A request that is rejected or lost may be part of a move: turns before and after it are not compared.
+    A rejected or lost request may be part of a move. So the turns before it are not compared with the turns after it.
     """
 
     name = "one-coordinator"

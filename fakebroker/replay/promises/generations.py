@@ -1,7 +1,7 @@
 """Promises about the generations of groups whose members use the classic protocol: owners, leaders and numbers.
 
-A member learns of a generation from the responses to its JoinGroup and SyncGroup. Generation ids that were used twice
-break only `generations-rise`; the other promises here leave such generations out.
+A member learns of a generation from the responses to its JoinGroup and SyncGroup. If a generation id is used twice,
+only `generations-rise` is broken. The other promises here skip such generations.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -33,9 +33,9 @@ class Seen:
         number: The generation.
         joins: JoinGroups that returned it.
         syncs: SyncGroups that were accepted. With the first one, the generation is complete.
-        again: JoinGroups that returned it although they must begin another generation.
-        back: JoinGroups that returned it although a later generation was complete.
-        newest: The latest one of these later generations.
+        again: JoinGroups that returned it, but should have begun another generation.
+        back: JoinGroups that returned it when a later generation was already complete.
+        newest: The latest generation that was already complete in this way.
     """
 
     __slots__ = ("again", "back", "joins", "newest", "number", "syncs")
@@ -80,7 +80,7 @@ def done_us(request: Request) -> int:
 
 
 class _OfEachGeneration(Promise):
-    """A promise about each generation. It is judged at the end, when all responses are known."""
+    """A promise about each generation. Each generation is judged at the end, when all responses are known."""
 
     protocol = "classic"
     apis = frozenset({"JoinGroup", "SyncGroup"})
@@ -166,8 +166,8 @@ class OneOwner(_OfEachGeneration):
 class Covered(_OfEachGeneration):
     """Each partition of the subscribed topics is assigned, and no others are.
 
-    Only generations in which all members have reported their assignments can be judged. Partitions whose topic has got
-    more partitions during the replay are not missed.
+    A generation can be judged only if all its members have reported their assignments. If a topic got more partitions
+    during the replay, its partitions may be unassigned.
     """
 
     name = "covered"
@@ -238,8 +238,8 @@ class Covered(_OfEachGeneration):
 class OneLeader(_OfEachGeneration):
     """All members of a generation get the same leader and protocol.
 
-    Only members that got their assignment count: after its coordinator has moved, a group may use a generation again
-    that no member saw complete.
+    Only members that got their assignment count. For example, no member saw generation 5 complete, and the coordinator
+    moves. Then the group may use generation 5 again, with another leader.
     """
 
     name = "one-leader"
@@ -291,7 +291,7 @@ class OneLeader(_OfEachGeneration):
 class GenerationsRise(Promise):
     """Generations count the rebalances of a group. Only a group that was empty may start over at generation 1.
 
-    A generation that no member saw complete may be used again, because its coordinator may have moved before it was
+    A generation that no member saw complete may be used again. The coordinator may have moved before the generation was
     stored.
     """
 

@@ -1,10 +1,10 @@
-"""What the members of a group saw of the cluster: observers for the availability checks. Does not depend on Spark.
+"""Observers for the availability checks: what the members of a group saw of the cluster. Does not depend on Spark.
 
-Each observer sees the events of one group, and adds its results to `Findings`. These are plain data: a task has one for
-all of its groups, and those of all tasks are merged. `availability` makes the checks of them.
+Each observer sees the events of one group, and adds its results to a `Findings`, which is plain data. A task has one
+`Findings` for all of its groups. The `Findings` of all tasks are merged, and `availability` makes the checks from them.
 
-An observer keeps two numbers of a time without responses: the longest one, and the longest one outside of planned
-outages. The first one says what happened, the second one decides.
+An observer keeps two maxima: the longest time without responses, and the longest such time outside of planned outages.
+The first says what happened. The second decides the check.
 """
 
 from collections.abc import Iterable, Iterator
@@ -105,8 +105,9 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         begin_us: Start of the replay.
         end_us: When the last request was sent, the last response read, or the last wait ended.
         pause_us: How long a cluster may leave all requests unanswered while members are waiting.
-        short_us: Time without responses after which the end of a member's replay leaves open whether it gets one.
-        patience_us: How much longer than usual coordinators may take: to load, and to begin a first rebalance.
+        short_us: If a member's replay ends after a longer time without responses, it is open whether the member would
+            have got one.
+        patience_us: How much longer than usual coordinators may take, to load and to begin a first rebalance.
         awaits_instances: Whether a coordinator may wait for all instances of a group (batch-join).
         is_complete: Whether the replay ran to its end.
         checks_tail: Whether the time after a member's last response is checked.
@@ -188,8 +189,8 @@ class Longest(msgspec.Struct):
     Attributes:
         of: Number of members or groups that were observed.
         us: The longest time.
-        unplanned_us: The longest time, without that in planned outages, and shortly after events.
-        long: Number of members or groups for which it was longer than `Conditions.pause_us`.
+        unplanned_us: The longest time, not counting planned outages and the time shortly after events.
+        long: Number of members or groups whose longest time was longer than `Conditions.pause_us`.
         least_allowed_us: The smallest limit of a member or group.
         most_allowed_us: The largest limit of a member or group.
     """
@@ -216,20 +217,20 @@ class Findings(msgspec.Struct):
 
     Attributes:
         waits: Times in which members waited for a response.
-        silent: Groups whose members waited for too long; the number is that of the members.
-        unsure: Groups whose members waited until their replay ended, too early for a failure.
-        waiting: Numbers of members and groups that waited in each of `Conditions.pauses`, by its place.
+        silent: Groups whose members waited for too long. Its count is the number of members.
+        unsure: Groups whose members waited until their replay ended, but not long enough for a failure.
+        waiting: For each of `Conditions.pauses`, by index: how many members and groups waited.
         outages: Times in which groups had no service.
         unserved: Groups without service for too long.
-        doubtful: Groups without service until the end of the replay, which was too early for a failure.
+        doubtful: Groups without service until the end of the replay, but not long enough for a failure.
         members: Number of members with a script.
         planned: Number of actions in the scripts.
         done: Number of actions that were done.
         undone: Members that did not do all actions.
-        stopped: Members that stopped because of an error, by its code.
+        stopped: Members that stopped because of an error, by error code.
         lost: Number of lost requests by API, except during `Conditions.disturbances`.
-        excused: Number of lost requests during these.
-        plans: Planned and sent requests, or transactions, by population and by what they are.
+        excused: Number of lost requests during `Conditions.disturbances`.
+        plans: Planned and sent numbers, by population and kind: requests or transactions.
     """
 
     waits: Longest = msgspec.field(default_factory=Longest)
@@ -315,10 +316,10 @@ class _Wait:
     """A member that waits for responses.
 
     Attributes:
-        heard_us: Until when there was no reason to wait: its last response, or the end of the time for which the
-            coordinator may hold back a JoinGroup or SyncGroup.
+        heard_us: When its wait can begin at the earliest: at its last response, or when the coordinator may no longer
+            hold back its JoinGroup or SyncGroup.
         suspended_us: Until when its script has suspended it; `NEVER_US` while it is stopped.
-        interval_us: Its heartbeat interval. The next response can be expected so long after the last one.
+        interval_us: Its heartbeat interval. One interval after a response, the next response can be expected.
         rebalance_us: Its rebalance timeout.
         limit_us: How long it may wait.
         broker: The broker of the last response.
@@ -339,7 +340,7 @@ class _Wait:
 
 
 class _Silence:
-    """The members of a group that waited for too long, and the longest one of these waits."""
+    """The members of a group that waited for too long, and the longest of their waits."""
 
     def __init__(self) -> None:
         self.members: set[str] = set()
@@ -355,7 +356,7 @@ class _Silence:
 
 
 class MembersAnswered(GroupObserver):
-    """Members that wait for a response. A response with an error is a response."""
+    """Members that wait for a response. A response with an error counts as a response."""
 
     name = "members-answered"
 
@@ -558,18 +559,19 @@ class _Plan:
     """What a member plans, and what it sends.
 
     Attributes:
-        since_us: Since when it runs; None while it does not.
-        running_us: For how long it ran before.
+        since_us: Since when it runs; None while it does not run.
+        running_us: For how long it ran before `since_us`.
         suspended_us: For how long its script suspended it.
         parked_us: For how long its JoinGroups and SyncGroups were pending.
-        sent: Number of requests sent of those that it plans.
-        transaction: The number of its current transaction, and the number of producer ids before; None without one.
+        sent: Number of planned requests that it has sent.
+        transaction: The number of its current transaction, and how many producer ids it had got before this
+            transaction; None without a transaction.
         begun_us: When the current transaction began.
         ended_us: When its last request was answered, or given up.
-        last: Number of its last transaction of which a request was sent.
+        last: Number of its last transaction with a request that was sent.
         producers: Number of producer ids that it has got.
         produced: Number of transactions sent.
-        missed: Number of intervals that transactions, and requests for producer ids, have lasted.
+        missed: Number of intervals that passed during transactions and requests for producer ids.
         is_producer: Whether it is a transactional producer.
     """
 
@@ -597,11 +599,11 @@ class _Plan:
 
 
 class RequestsSent(GroupObserver):
-    """What populations send of what they plan.
+    """How much populations send, compared with what they plan.
 
-    A member plans a heartbeat per interval while it runs, except while its script suspends it, and while its JoinGroup
-    or SyncGroup may be parked. A transactional producer plans a transaction per interval. It misses one for each
-    interval that a transaction, or a request for a producer id, lasts.
+    A member plans one heartbeat per interval while it runs. It plans none while its script suspends it, or while its
+    JoinGroup or SyncGroup may be parked. A transactional producer plans one transaction per interval. While a
+    transaction or a request for a producer id lasts, it misses one transaction per interval.
     """
 
     name = "observed"

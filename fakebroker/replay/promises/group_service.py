@@ -1,8 +1,8 @@
 """Times without service: chains of requests in vain, and the observer of groups without service.
 
-A request is in vain if it was lost, unanswered, rejected, or is still pending. Requests in vain that follow each other
-soon are a chain. The availability checks judge how long chains lasted, for groups and for brokers. Does not depend on
-Spark.
+A request is in vain if it was lost, unanswered or rejected, or is still pending. Several such requests shortly after
+each other form a chain. The availability checks judge how long the chains of groups and brokers lasted. Does not depend
+on Spark.
 """
 
 from collections.abc import Iterable
@@ -54,13 +54,13 @@ class Chain:
     """Requests in vain that followed each other.
 
     Attributes:
-        from_us: When the first one was sent.
-        to_us: When the last one was given up.
-        requests: Their number.
+        from_us: When the first request was sent.
+        to_us: When the last request was given up.
+        requests: Number of requests.
         members: Their members.
         groups: Their groups.
         apis: Their APIs.
-        broker: The broker of the last one; None if it is unknown.
+        broker: The broker of the last request; None if it is unknown.
     """
 
     __slots__ = ("apis", "broker", "from_us", "groups", "members", "requests", "to_us")
@@ -80,7 +80,7 @@ class Chain:
 
 
 class Chains:
-    """Requests in vain, in chains: the next one was sent at most `CHAIN_US` after the one before was given up."""
+    """Chains of requests in vain. A request is sent at most `CHAIN_US` after the one before was given up."""
 
     def __init__(self) -> None:
         self.all: list[Chain] = []
@@ -123,13 +123,13 @@ def excused_until(excuses: Iterable[Interval], broker: int, from_us: int, to_us:
 class GroupsServed(GroupObserver):
     """Groups without service: all requests that ask for it are in vain.
 
-    A group has service while a member gets responses that accept it. The requests in vain between two of them are put
-    together in chains. A chain that lasts too long is a failure.
+    A group has service while a member gets responses that accept it. Between two such responses, the requests in vain
+    form chains. A chain that lasts too long is a failure.
 
-    Members that have lost their coordinator only look it up, again and again. Their look-ups ask for service, too.
+    A member that has lost its coordinator only looks it up, again and again. Its look-ups ask for service, too.
 
-    With the classic protocol, a coordinator waits until the session of a member ends that has stopped, or could not say
-    that it leaves. Until then, requests that the coordinator may hold back prove nothing.
+    For example, a member crashes in the classic protocol, or its LeaveGroup is lost. Then the coordinator waits until
+    the session of this member ends. Until then, requests that the coordinator may hold back prove nothing.
     """
 
     name = "groups-served"

@@ -1,4 +1,4 @@
-"""Promises about the membership in groups of the classic protocol. They have no cases in other groups."""
+"""Promises about membership in groups of the classic protocol. In other groups, they have no cases."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -31,7 +31,10 @@ def _is_known(request: Request) -> bool:
 
 
 class _Latest:
-    """The latest requests of two members: for each member, the latest request of another one is among them."""
+    """The latest request, and the latest request of any other member.
+
+    So for each member, it has the latest request that another member sent.
+    """
 
     __slots__ = ("before", "last", "owner")
 
@@ -58,18 +61,18 @@ class _Latest:
 
 
 class _Member:
-    """What was last seen of a member: of a static one under all its member ids.
+    """What was last seen of a member. A static member is one member under all its member ids.
 
     Attributes:
         last: Its last request.
         alive_us: When it last sent a request or read a response.
-        patience_us: After a silence of this length it must have been removed.
-        own: The life and the number of the newest generation that it has joined; None if it has joined none.
+        patience_us: The coordinator must have removed it after a silence of this length.
+        own: The life and the number of the newest generation that it has joined; None if it has not joined any.
         since_us: When it sent its first request.
         life: The life of the group at its last accepted request.
         generation: The generation of its last accepted request.
         beats: The latest successful heartbeats of all members in this generation.
-        requests: The latest other accepted requests of all members in this generation.
+        requests: The latest accepted requests of all members in this generation, except heartbeats.
     """
 
     __slots__ = (
@@ -98,11 +101,11 @@ class _Silence(NamedTuple):
     """A time without requests of a member.
 
     Attributes:
-        last: The last request before.
-        since_us: When it was sent, or answered.
-        patience_us: After a silence of this length it must have been removed.
-        own: The life and the number of its generation; None without one.
-        next: The first request after; None if the member sent nothing more.
+        last: The last request before the silence.
+        since_us: When this request was sent, or answered.
+        patience_us: The coordinator must have removed the member after a silence of this length.
+        own: The life and the number of the member's generation; None without a generation.
+        next: The first request after the silence; None if the member sent nothing more.
     """
 
     last: Request
@@ -266,7 +269,7 @@ class SilentOut(Promise):
 
 
 class _Session:
-    """A session of a member that has its assignment and has sent neither JoinGroup nor LeaveGroup since.
+    """A session of a member. The member has its assignment, and has sent no JoinGroup or LeaveGroup since then.
 
     Attributes:
         synced_us: When it got the assignment.
@@ -281,9 +284,9 @@ class _Session:
 
 
 class BeatingStays(Promise):
-    """A successful heartbeat restarts the session in a group that is not rebalancing.
+    """A successful heartbeat restarts the session, and shows that the group is not rebalancing.
 
-    So neither the session timeout nor the rebalance timeout can have expired soon after it.
+    So soon after this heartbeat, neither the session timeout nor the rebalance timeout can have expired.
     """
 
     name = "beating-stays"
@@ -387,8 +390,8 @@ class _Late:
 
     Attributes:
         complete: The response that completed the later generation.
-        is_proof: Whether there is a response that only a coordinator that has loaded the group sends.
-        proof: The last one of them that accepts the member.
+        is_proof: Whether there is a response that proves that the coordinator has loaded the group.
+        proof: The last such response that accepts the member.
         beat: The last successful heartbeat.
         heartbeat: The last heartbeat, whether accepted or rejected.
     """
@@ -404,7 +407,7 @@ class _Late:
 
 
 class StaleRefused(Promise):
-    """The next generation is complete with its first SyncGroup response; requests sent after that must be rejected."""
+    """The first SyncGroup response of the next generation completes it. Later requests in the old one are rejected."""
 
     name = "stale-refused"
     sentence = (
@@ -492,7 +495,7 @@ class StaleRefused(Promise):
 
 
 class FencedRefused(Promise):
-    """Once a new member id of a static member has its assignment, it is stored, and the old one is fenced for good."""
+    """A static member returns with a new member id. Once this id has an assignment, the old id is fenced for good."""
 
     name = "fenced-refused"
     sentence = "Requests with the old member id of a static member are rejected once a new one has taken over."
@@ -555,7 +558,7 @@ class FencedRefused(Promise):
 
 
 class UnknownRefused(Promise):
-    """A member that has left or was removed joins with another member id, so the old one must not be accepted again."""
+    """A member that has left or was removed joins again with a new member id. The old id is never accepted again."""
 
     name = "unknown-refused"
     sentence = "Requests of members that have left or were removed are rejected."

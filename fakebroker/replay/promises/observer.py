@@ -1,7 +1,7 @@
 """Promises as observers: each sees the events of one group in order of time. Does not depend on Spark.
 
-A request is two events. `sent` comes when it was sent, `answered` when its response was read; at equal times, `sent`
-comes first. What a promise concludes from a response counts from `answered`. A request without a response is only sent.
+A request is two events: `sent` when it was sent, and `answered` when its response was read. At equal times, `sent`
+comes first. A promise may use a response only from `answered` on. A request without a response has no `answered`.
 
     class OneLeader(Promise):
         apis = frozenset({"JoinGroup", "SyncGroup"})
@@ -9,9 +9,9 @@ comes first. What a promise concludes from a response counts from `answered`. A 
         def answered(self, request: Request) -> None: ...
         def end(self) -> None: ...
 
-The order holds for one clock. Members may run on machines whose clocks differ by `CLOCK_SKEW_US`, so a promise that
-compares times of different members adds it. A request takes effect between `sent_us` and `done_us`; one without a
-response takes effect at any time after `sent_us`, or never.
+Events are in order by one clock only. Members may run on machines whose clocks differ by up to `CLOCK_SKEW_US`. So a
+promise adds `CLOCK_SKEW_US` when it compares times of different members. A request takes effect between `sent_us` and
+`done_us`. Without a response, it takes effect at any time after `sent_us`, or never.
 """
 
 from bisect import bisect_right
@@ -28,23 +28,28 @@ CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
 
 BOUND_US = 5_000_000
-"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group once named."""
+"""Maximum delay of a coordinator, in microseconds.
+
+It removes an expired member within this time. It also serves a group within this time after FindCoordinator names it.
+"""
 
 OVERDUE_US = 4_000_000
-"""Time after the rebalance timeout at which a parked request is overdue, in microseconds; members give up after 5 s."""
+"""A parked request is overdue so many microseconds after the rebalance timeout. Members give up after 5 s."""
 
 REQUEST_TIMEOUT_US = 30_000_000
 """Time that a client waits for responses to requests that are never parked (`request.timeout.ms`), in microseconds."""
 
 LOADING_US = 60_000_000
-"""Maximum loading time of a coordinator, in microseconds; while loading, it answers all heartbeats without an error."""
+"""Maximum time that a coordinator loads, in microseconds. Meanwhile, it answers all heartbeats without an error."""
 
 RETENTION_US = 60_000_000
 """Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
 TARGET_HEARTBEATS = 3
-"""A member tells the coordinator with one heartbeat that it has given up a partition, and another one gets it with its
-next heartbeat."""
+"""Number of heartbeats that a partition may need to move.
+
+One heartbeat of the old owner says that it has given up the partition. The new owner gets it with its next heartbeat.
+"""
 
 SESSION_APIS = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"})
 """Requests that extend the session of a member of the classic protocol."""
@@ -54,17 +59,17 @@ COORDINATOR_APIS = SESSION_APIS | {"ConsumerGroupHeartbeat", "OffsetFetch"}
 
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 MOVED = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
-"""Errors that say nothing about the member: the coordinator loads, or is another one."""
+"""Errors that say nothing about the member: the coordinator is loading, or another broker is the coordinator."""
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
 
 
 class Request(NamedTuple):
-    """A request with its response, or another row about a group. The fields are those of `events.Event`, and these.
+    """A request with its response, or another row about a group. It has the fields of `events.Event`, and three more.
 
     Attributes:
-        done_us: When its response was read; None without one.
-        row: The row of which this is the last request, if it stands for several heartbeats. The observers get such a
-            row as two requests: the first one, which has the `count`, and the last one, with a `count` of 0.
+        done_us: When its response was read; None without a response.
+        row: The row, if this is the last request of a row that stands for several heartbeats; else None. Observers get
+            such a row as two requests. The first heartbeat has the `count`, and the last heartbeat has a `count` of 0.
             Between them, heartbeats were sent at regular intervals, and all got the same response.
         found: In a FindCoordinator, the coordinators of this group, as in `events.Event`.
     """
@@ -100,7 +105,7 @@ class Request(NamedTuple):
 
     @property
     def owner(self) -> str | None:
-        """What identifies the member: the instance id of a static one, else the member id."""
+        """What identifies the member: the instance id if it is static, else the member id."""
         return self.instance_id or self.member_id
 
 
@@ -112,8 +117,8 @@ class Lookup(NamedTuple):
         error: The error.
         sent_us: When the request was sent.
         at_us: When the response was read.
-        is_sign: Whether it shows that a member has lost its coordinator. A look-up by a client that had none does not,
-            unless the result has changed.
+        is_sign: Whether it shows that a member has lost its coordinator. A client that has just started also looks up
+            its coordinator. Such a look-up is a sign only if the result has changed.
         request: The request.
     """
 
@@ -131,12 +136,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         end_us: When the last request of the run was sent.
         partitions: Partition counts of the topics whose count did not change.
-        answering: Pairs of a broker and a second (since the Unix epoch) in which it answered requests that it had got
-            less than a second before.
-        listed_us: When the reader of committed records sent its last ListTransactions that was answered; None if none.
+        answering: Pairs of a broker and a second since the Unix epoch. In this second, the broker answered a request
+            that was less than a second old.
+        listed_us: When the reader of committed records sent its last answered ListTransactions; None without one.
         delay_us: `group.initial.rebalance.delay.ms`.
-        session_us: `group.consumer.session.timeout.ms`, the session timeout of members of the consumer protocol.
-        heartbeat_us: `group.consumer.heartbeat.interval.ms`, their heartbeat interval.
+        session_us: `group.consumer.session.timeout.ms`, the session timeout in the consumer protocol.
+        heartbeat_us: `group.consumer.heartbeat.interval.ms`, the heartbeat interval in the consumer protocol.
     """
 
     end_us: int
@@ -157,9 +162,10 @@ class Generation:
     """A generation of the classic protocol, as its members have seen it.
 
     Attributes:
-        joined_us: First response to a JoinGroup; None if none was seen.
-        completed_us: First response to a SyncGroup. From then on the generation is complete. None if none was seen.
-        listed: Number of members in the last list that the leader got; None if none was seen.
+        joined_us: When the first response to a JoinGroup was read; None if none was seen.
+        completed_us: When the first response to a SyncGroup was read; None if none was seen. From then on, the
+            generation is complete.
+        listed: Number of members in the last list that the leader got; None if no list was seen.
     """
 
     __slots__ = ("completed_us", "joined_us", "listed")
@@ -171,16 +177,16 @@ class Generation:
 
 
 class Group:
-    """What all promises know of a group. It is up to date when they get an event.
+    """What all promises know of a group. It is updated before they get an event.
 
     Attributes:
-        name: The group; None for the requests that are about no group.
-        scripts: The scripts of its members by name.
+        name: The group; None for requests about no group.
+        scripts: The scripts of its members, by name of the member.
         uses_consumer_protocol: Whether a member uses the consumer protocol (KIP-848), at least for a while.
-        life: How often the group was deleted, or expired, and started over at generation 1. A group that returns to
-            generation 1 because the next one was never complete is in the same life.
+        life: How often the group has started over at generation 1, because it was deleted or expired. A group may also
+            return to generation 1 because generation 2 was never complete. Then its life stays the same.
         generations: All generations by life and number.
-        moved_us: Times of the look-ups that show that a member has lost the coordinator.
+        moved_us: When look-ups showed that a member had lost its coordinator.
     """
 
     def __init__(
@@ -197,11 +203,11 @@ class Group:
         self._complete: tuple[int, int] | None = None
 
     def kept_coordinator(self, since_us: int, until_us: int) -> bool:
-        """Return whether no member has lost its coordinator after one time, until another one."""
+        """Return whether no member has lost its coordinator between two times."""
         return bisect_right(self.moved_us, until_us) == bisect_right(self.moved_us, since_us)
 
     def step(self, request: Request) -> None:
-        """Take note of a successful JoinGroup or SyncGroup of a member that uses the classic protocol."""
+        """Take note of a successful JoinGroup or SyncGroup. The member uses the classic protocol."""
         number, at_us = request.generation, request.done_us
         assert number is not None
         assert at_us is not None
@@ -237,8 +243,8 @@ class Found(msgspec.Struct, frozen=True):
 
     Attributes:
         promise: Name of the promise.
-        group: The group; None if it concerns none.
-        generation: The generation, if it concerns one.
+        group: The group; None if the violation is about no group.
+        generation: The generation; None if the violation is about no generation.
         members: Names of the members, sorted.
         at_us: Start of the violation.
         until_us: End of the violation.
@@ -257,17 +263,17 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Promise:
-    """A promise to the members of one group. A subclass is read from top to bottom; each exception is a branch.
+    """A promise to the members of one group. Read a subclass from top to bottom; each exception is a branch.
 
-    A case is a situation in which a violation would have been seen. Each violation is in a case.
+    A case is a situation in which a violation would have been seen. Each violation belongs to a case.
 
     Attributes:
         name: Its name in `[promises]`.
         sentence: What is promised.
         cases: What a case is, in the plural.
         apis: The APIs whose requests it sees.
-        protocol: "consumer" if it is about groups with members that use the consumer protocol, "classic" if it is about
-            all others; None if it is about both.
+        protocol: "consumer" if it sees only groups in which a member uses the consumer protocol, "classic" if it sees
+            only the other groups, None if it sees all groups.
         group: What is known of the group.
         run: What is known of the run.
         counted: The number of cases so far.
@@ -324,8 +330,8 @@ class Promise:
             events: The events that show it.
             at_us: When it began.
             until_us: When it ended.
-            generation: The generation, if it concerns one.
-            members: Names of the members; by default those of the events.
+            generation: The generation; None if the violation is about no generation.
+            members: Names of the members; by default, the members of the events.
         """
         names = (each.member for each in events) if members is None else members
         listed = sorted({each for each in names if each is not None})
@@ -341,7 +347,7 @@ _GENERAL = ("looked_up", "acted", "seen")
 
 
 Observer = Callable[[Group, Run], Promise]
-"""Makes a promise, or an availability check, of a group."""
+"""Makes a promise, or an availability check, for a group."""
 
 
 class Observation:
@@ -370,12 +376,12 @@ class Observation:
                     self._general[name].append(getattr(promise, name))
         self._number = 0
         self._later: list[tuple[int, int, int, Request, bool]] = []
-        # By when it happens, when it was sent, and its number: responses, and the last ones of folded requests.
+        # A heap of responses, and of the last requests of folded rows: when it happens, when it was sent, its number.
 
     def row(self, request: Request) -> None:
         """Take the next row about the group.
 
-        Rows come in the order of `sent_us`. Of simultaneous ones, actions come first.
+        Rows come in the order of `sent_us`. At equal times, actions come first.
         """
         self._until(request.sent_us)
         if request.kind == "act":
@@ -396,7 +402,7 @@ class Observation:
             self._push(request.done_us, request.sent_us, request)
 
     def end(self) -> None:
-        """Give the rest of the events, and the end."""
+        """Give the remaining events to the promises, and then the end."""
         self._until(2**63)
         for promise in self.promises:
             promise.end()
@@ -406,7 +412,7 @@ class Observation:
         heappush(self._later, (at_us, sent_us, self._number, request, is_last))
 
     def _until(self, at_us: int) -> None:
-        """Give what happens before a time."""
+        """Give the promises all events that happen before a time."""
         later = self._later
         while later and later[0][0] < at_us:
             request, is_last = heappop(later)[3:]

@@ -1,6 +1,6 @@
 """The promises of transaction coordinators. Does not depend on Spark.
 
-The members of a group and the reader of committed records are in one task, so their times are by one clock.
+One task runs the members of a group and the reader of committed records. So their times come from one clock.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def _transaction_of(request: Request) -> str:
 
 
 class _Initialized(NamedTuple):
-    """An InitProducerId, when its response was read, and what it returned."""
+    """An InitProducerId: the request, when its response was read, and what it returned."""
 
     at_us: int
     producer_id: int | None
@@ -53,7 +53,7 @@ class _Initialized(NamedTuple):
 
 
 class _Epochs:
-    """The producer epochs that InitProducerId has returned, by member: its name is the transactional id."""
+    """The producer epochs that InitProducerId has returned, by member. A member's name is its transactional id."""
 
     def __init__(self) -> None:
         self._returned: dict[str | None, list[_Initialized]] = {}
@@ -89,7 +89,7 @@ class _Transaction:
 
     Attributes:
         begun: Its first request; None while only the reader has seen it.
-        ends: The EndTxn requests, which may have an old epoch.
+        ends: The EndTxn requests. They may have an old epoch.
         returned: The batches that the reader has returned.
         skipped: The batches that it has skipped.
     """
@@ -112,11 +112,11 @@ class _Stored(NamedTuple):
 
 
 class Atomic(Promise):
-    """The parts of a transaction are its batches and its offsets.
+    """The parts of a transaction are its batches and its offsets. All of them become visible, or none.
 
-    A batch is returned by the reader, or skipped; it is never returned before EndTxn was sent. A member fetches stable
-    offsets only. So it gets the offset that was committed last, or a later one, and none that only aborted transactions
-    have stored.
+    The reader returns a batch, or skips it. It never returns a batch before EndTxn was sent. A member fetches only
+    stable offsets. So it gets the offset that was committed last, or one that was stored later. It never gets an offset
+    that only aborted transactions have stored.
     """
 
     name = "atomic"
@@ -313,7 +313,7 @@ class _Open:
     Attributes:
         number: Its number.
         begun: Its first request.
-        last_us: When its last request, other than an EndTxn, was answered, or sent if there was no response.
+        last_us: When its last request except EndTxn was answered; without a response, when it was sent.
         end: The first EndTxn.
         listed: The last ListTransactions in which it was overdue.
         is_over: Whether the next transaction, or the next producer, has begun.
@@ -331,7 +331,7 @@ class _Open:
 
 
 class OverdueAborted(Promise):
-    """The reader of committed records lists open transactions every two seconds."""
+    """Overdue transactions are aborted. The reader of committed records lists open transactions every two seconds."""
 
     name = "overdue-aborted"
     sentence = (
@@ -426,7 +426,7 @@ class _Highest:
     Attributes:
         offset: The offset.
         request: The last Fetch that returned it.
-        lower: The first Fetch after it that returned a lower offset, and the one with the lowest.
+        lower: Two later Fetch requests: the first with a lower offset, and the one with the lowest offset.
     """
 
     __slots__ = ("lower", "offset", "request")
@@ -438,7 +438,7 @@ class _Highest:
 
 
 class StableOffsetRises(Promise):
-    """The last stable offsets that one reader of committed records gets, by partition."""
+    """The last stable offset of a partition never falls, as seen by one reader of committed records."""
 
     name = "stable-offset-rises"
     sentence = "The last stable offset of a partition never goes back."

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NULL = np.iinfo(np.int64).min
-"""A null number; less than every other one, so that a maximum ignores it."""
+"""A null number. It is less than every other number, so that a maximum ignores it."""
 
 MOST = np.iinfo(np.int64).max
 """Greater than every time, so that a minimum ignores it."""
@@ -34,8 +34,8 @@ class Columns:
     """The events and scripts of whole groups. Times are in microseconds since the Unix epoch.
 
     Args:
-        events: Rows as in `events.Event`. Rows with a count of 0 are left out: those of further groups of a
-            FindCoordinator.
+        events: Rows as in `events.Event`. Rows with a count of 0 are left out. If a FindCoordinator is about several
+            groups, the rows of all groups but the first have this count.
         scripts: The scripts of all members of these groups, as in `script.Script`.
         partitions: Partition counts by topic.
 
@@ -51,11 +51,11 @@ class Columns:
         populations: The names of the populations.
         population_of: The population of each group; -1 if it has no scripts.
         timeout_us: The session timeout of each script.
-        keeps: Whether the member of each script keeps its assignment while it joins.
+        keeps: By script, whether the member keeps its assignment while it joins.
         partitions_of: Number of partitions that each group with scripts subscribes to.
-        done_us: When the response was read, or `NULL`.
-        last_us: When the last request of the row was sent.
-        assigned_size: Number of partitions in `assigned`; `NULL` without an assignment.
+        done_us: When the response to each event was read; `NULL` without a response.
+        last_us: When the last request of each row was sent.
+        assigned_size: Number of partitions in `assigned` of each event; `NULL` without an assignment.
     """
 
     def __init__(self, events: pa.Table, scripts: pa.Table, partitions: Mapping[str, int]) -> None:
@@ -117,14 +117,14 @@ class Columns:
         return wanted[self.api]
 
     def assigned(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the partitions assigned in some rows: the index in `rows` of each one, and its code."""
+        """Return the partitions assigned in some rows: for each partition, an index in `rows`, and its code."""
         lists = self.table["assigned"].combine_chunks().take(pa.array(rows))
         partition, _ = _encoded(lists.flatten())
         return lists.value_parent_indices().to_numpy().astype(np.int64), partition
 
 
 def is_first(*columns: NDArray[Any]) -> Bools:
-    """Return which rows differ from the row before, in columns that are sorted."""
+    """Return which rows differ from the row before. The columns are sorted."""
     found = np.zeros(len(columns[0]), np.bool_)
     found[:1] = True
     for column in columns:
@@ -133,7 +133,7 @@ def is_first(*columns: NDArray[Any]) -> Bools:
 
 
 def begin_of(first: Bools) -> Ints:
-    """Return the first row of the part in which each row is. `first` is whether a row is the first of its part."""
+    """Return, for each row, the first row of its part. `first` says whether a row is the first of its part."""
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
 
 
@@ -145,7 +145,7 @@ def last_of(first: Bools) -> Bools:
 
 
 def codes_of(table: pa.Table) -> tuple[Ints, Ints]:
-    """Return a code for each row of a table, equal for equal rows, and for each code the first row that has it."""
+    """Return a code for each row of a table, and for each code its first row. Equal rows have equal codes."""
     code = np.zeros(len(table), np.int64)
     for column in table.columns:
         encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")

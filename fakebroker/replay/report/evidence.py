@@ -1,7 +1,7 @@
-"""Violations as reports show them: the events that show a violation, with times since the start and names of errors.
+"""Violations as reports show them, with the events that prove them.
 
-A violation carries exactly these events: the observer of the promise has chosen them. Does not depend on the form of
-the report.
+Times are relative to the start of the replay, and errors have names. The observer of the promise has chosen the events.
+Reports show exactly these events. Does not depend on the form of the report.
 """
 
 import re
@@ -18,13 +18,13 @@ COLUMNS = ("sent s", "answered s", "API", "member", "generation", "broker", "res
 """The columns of a table of events. Times are in seconds since the start of the replay."""
 
 MOST_LISTED = 6
-"""Maximum number of partitions in one cell; those that the description names are always shown."""
+"""Maximum number of partitions in one cell. Partitions that the description names are always shown."""
 
 Event = Mapping[str, Any]
-"""An event, as of `promises.rows.event_of`."""
+"""An event, as returned by `promises.rows.event_of`."""
 
 Row = tuple[str, ...]
-"""The text of each of `COLUMNS`; empty if it does not apply."""
+"""One text for each of `COLUMNS`; empty if the column does not apply."""
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -32,8 +32,8 @@ class Case(msgspec.Struct, frozen=True):
 
     Attributes:
         what: What happened.
-        facts: Group, generation, members and time, by name; those that do not apply are absent.
-        rows: The events that show it, in the order in which they were sent.
+        facts: Group, generation, members and time, by name. A fact that does not apply is absent.
+        rows: The events that show it, by the time at which they were sent.
     """
 
     what: str
@@ -57,7 +57,7 @@ def violated(violation: Violation, began_us: int) -> Case:
 
 
 def unavailable(violation: Unavailability, began_us: int) -> Case:
-    """Return a failure of an availability check; `began_us` as for `violated`."""
+    """Return a failure of an availability check. `began_us` means the same as in `violated`."""
     fields = (violation.group, violation.members, violation.at_us, violation.until_us)
     group, members, at_us, until_us = (None if value is UNSET else value for value in fields)
     return Case(violation.what, _facts(group, None, members, at_us, until_us, began_us))

@@ -1,8 +1,9 @@
 """Converts the counts of partial_numbers.py to the numbers of a replay. Does not depend on Spark.
 
-**Folded heartbeats.** A row of folded heartbeats has only the longest of their latencies. The others are at most as
-long. `_with_estimates` assumes that they are distributed like all latencies of the same API, source and broker that are
-at most as long. So a long pause during one heartbeat does not count for all heartbeats in its row.
+**Folded heartbeats.** For example, a row stands for 20 heartbeats, and has only their longest latency: 300 ms. The
+other 19 latencies are unknown, but at most 300 ms. `_with_estimates` assumes that they are distributed like other
+latencies up to 300 ms with the same API, source and broker. So one long pause does not count for all heartbeats in its
+row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +30,10 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
 _NAMES = ("api", "source", "slice", "is_parked", "is_steady")
 _NO_QUANTILES: Mapping[str, float | None] = dict.fromkeys(QUANTILES)
 _INTERVALS_US = np.array([digit * 10**power for power in range(13) for digit in (1, 2, 5)])
-"""Where the intervals of the durations of rebalances begin: 1, 2, 5, 10, 20 ..."""
+"""Durations of rebalances are counted by intervals. The intervals begin at 1, 2, 5, 10, 20 ..."""
 
 _ROUNDING_ERROR = 1e-11
-"""More than the rounding errors of a share of requests, and less than one request of all."""
+"""A share of requests. It is larger than all rounding errors, and smaller than the share of one request."""
 
 
 def numbers_from(counts: Partial, facts: Facts) -> Numbers:

@@ -1,14 +1,21 @@
 """States of members and groups over time, as observed by the members. Does not depend on Spark.
 
-A member is `gone`, `waiting` for an assignment, or `assigned`; `unknown` if it is assigned and has got no response for
-its session timeout. A group is `empty` without members, `rebalancing` from the first JoinGroup of a generation until
-all members that joined have an assignment, else `stable` if a member is assigned, `unknown` if none is assigned and one
-is unknown, and `rebalancing` if all are waiting. The coordinator's state may differ, for example for a group with
-members that are not part of the replay.
+A member has one of four states: `gone`, `waiting` for an assignment, `assigned`, or `unknown`. It becomes unknown if it
+is assigned and gets no response for its session timeout.
 
-With the consumer protocol (KIP-848), a generation is a group epoch, and a rebalance lasts from the first
-ConsumerGroupHeartbeat whose response has the epoch until the last response with which a member reached the epoch or got
-another partition in it.
+A group has the first of these states that applies:
+
+- `empty`: it has no members.
+- `rebalancing`: from the first JoinGroup of a generation until all members that joined have an assignment.
+- `stable`: at least one member is assigned.
+- `unknown`: at least one member is unknown.
+- `rebalancing`: all members are waiting.
+
+The coordinator may see another state, for example if the group also has members that are not part of the replay.
+
+With the consumer protocol (KIP-848), a generation is a group epoch. A rebalance begins when the first
+ConsumerGroupHeartbeat is sent whose response has the epoch. It ends with the last response by which a member reaches
+the epoch, or gets another partition in this epoch.
 
 All functions work on the events of many groups at once, sorted by group or member and time. Times are in microseconds.
 """
@@ -42,9 +49,9 @@ class Generations(NamedTuple):
 
     Attributes:
         group: Code of the group.
-        began_us: When the first member that joined it had sent its request.
-        ended_us: When the last of these members had its assignment; `NULL` if none got one.
-        over_us: `ended_us`; without it when the next generation began, or the end of the replay.
+        began_us: When the first request to join the generation was sent.
+        ended_us: When the last member that joined had its assignment; `NULL` if no member got one.
+        over_us: `ended_us`, if there is one. Else when the next generation began, or the end of the replay.
     """
 
     group: Ints
@@ -64,10 +71,10 @@ class States(NamedTuple):
     Attributes:
         of: Code of the member or group.
         at_us: When the state began.
-        until_us: When the next one began, or the end of the replay.
-        state: The state, which may be the same as before.
+        until_us: When the next state began, or the end of the replay.
+        state: The state. It may be the same as before.
         before: The state before.
-        owned: Number of partitions that a member may use; 0 of groups.
+        owned: Number of partitions that a member may use; 0 for groups.
     """
 
     of: Ints

@@ -1,11 +1,11 @@
-"""One pass over the events of a run, for all that a report says about them.
+"""One pass over the events of a run. It computes all that a report says about them.
 
-    known_of        what must be known before the first event: when the run began and ended, which brokers answered when
-    results_of      promises, availability and numbers of some groups, given all their rows
-    in_this_process, in_spark
-                    both for all rows: of small runs in this process, of others in tasks of Spark
+    known_of         what must be known before the first event: when the run began and ended, when brokers answered
+    results_of       promises, availability and numbers of some groups, given all their rows
+    in_this_process  both steps for all rows of a small run
+    in_spark         both steps for all rows of a larger run, in tasks of Spark
 
-Rows are divided by group. A FindCoordinator about several groups comes once for each of them.
+Rows are divided by group. If a FindCoordinator is about several groups, each group gets a row of it.
 """
 
 import gc
@@ -49,10 +49,10 @@ class Known(msgspec.Struct):
 
     Attributes:
         bounds: When the run began and ended.
-        sums: What the availability checks add up of all rows.
+        sums: The sums over all rows that the availability checks need.
         sent_us: When the last request was sent.
         answering: Pairs of a broker and a second in which it answered.
-        listed_us: When the last ListTransactions was sent that was answered; 0 if none was.
+        listed_us: When the last answered ListTransactions was sent; 0 if there is none.
     """
 
     bounds: Bounds = Bounds()
@@ -74,7 +74,7 @@ KNOWN_COLUMNS = sorted({*BOUNDS_COLUMNS, *Unanswered._fields, "scheduled_us", "l
 
 
 def known_of(table: pa.Table, run: Circumstances = UNDISTURBED) -> Known:
-    """Return what is known from some rows, which have `KNOWN_COLUMNS`."""
+    """Return what is known from some rows. The rows have the columns `KNOWN_COLUMNS`."""
     if not table.num_rows:
         return Known()
     done_us = pc.add(table["scheduled_us"], table["latency_us"])
@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 PlanOf = Callable[[Known, float | None], Plan]
-"""Makes a plan, given what is known, and when the first action of all scripts is due, in milliseconds."""
+"""Makes a plan. Gets what is known, and when the first action of all scripts is due, in milliseconds."""
 
 
 class Results(msgspec.Struct):
@@ -150,7 +150,7 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
         plan: The plan.
     """
     results = Results(counts=[partial_numbers(table, scripts, plan.facts)])
-    # Rows about no group are cases if they are answered: nothing else is to be said of these.
+    # An answered row about no group is a case of `answered`. Nothing else observes such rows.
     is_counted = pc.and_(pc.is_null(table["key"]), pc.is_valid(table["latency_us"]))
     if "answered" in plan.promises:
         of_requests = table["count"].filter(pc.and_(is_counted, pc.equal(table["kind"], "request")))
@@ -170,9 +170,9 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Switch Python's garbage collector off: it would search millions of requests, which have no cycles, for these.
+    """Switch off Python's garbage collector. It would search millions of requests for cycles, but they have none.
 
-    That takes 4 of 25 us a row.
+    The search takes 4 of the 25 us per row.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -197,7 +197,7 @@ def observations(
         scripts: The scripts of the members of these groups.
         promises: The classes of the promises.
         run: What the promises know of the run.
-        checks: Make the availability checks of a group.
+        checks: Functions that make the availability checks of a group.
     """
     members: dict[str, dict[str, Script]] = {}
     for each in scripts:
@@ -244,7 +244,7 @@ def _in_order(table: pa.Table) -> Iterator[tuple[str | None, Request]]:
 def keyed(table: pa.Table) -> pa.Table:
     """Return rows of events with the column `key`, the group that a row is about.
 
-    A FindCoordinator about several groups becomes a row for each; only the first one has its `count`.
+    A FindCoordinator about several groups becomes one row per group. Only the first of these rows has the `count`.
     """
     found = table["found"].combine_chunks()
     key = pc.coalesce(

@@ -62,7 +62,7 @@ BOUNDS_COLUMNS = ("scheduled_us", "sent_us", "latency_us", "api", "kind", "count
 
 
 def bounds_of(events: pa.Table) -> Bounds:
-    """Return the bounds of any events, which have `BOUNDS_COLUMNS`."""
+    """Return the bounds of some events. The events have the columns `BOUNDS_COLUMNS`."""
     due_us, sent_us = events["scheduled_us"], events["sent_us"]
     starts = pc.and_(pc.equal(events["kind"], "act"), pc.equal(events["api"], "start"))
     until_us = pc.if_else(pc.greater(events["count"], 1), events["until_us"], sent_us)
@@ -75,15 +75,15 @@ def bounds_of(events: pa.Table) -> Bounds:
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the whole run before its numbers.
+    """What is known of the whole run before its numbers are computed.
 
     Attributes:
         slices: The time slices.
-        span_s: Time from when the first request was due until the end, in seconds.
+        span_s: Time in seconds, from when the first request was due until the end.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
         partitions: Partition counts by topic.
-        measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If None, when all
-            members have joined for the first time.
+        measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If None, the steady
+            state begins when all members have joined for the first time.
     """
 
     slices: Slices
@@ -137,9 +137,9 @@ class _Counted(NamedTuple):
     """A table of counts.
 
     Attributes:
-        keys: What is counted: a row for each combination of these columns.
-        sums: Columns that are added up.
-        maxima: Columns of which the maximum is kept.
+        keys: The columns that identify what is counted. There is one row for each combination of their values.
+        sums: Columns whose values are added up.
+        maxima: Columns whose maximum is kept.
     """
 
     keys: Mapping[str, pa.DataType]
@@ -162,7 +162,7 @@ class _Counted(NamedTuple):
 _INT, _SHORT, _FLOAT = pa.int64(), pa.int32(), pa.float64()
 
 KINDS = ("api", "source", "broker", "error", "missing")
-"""What makes the kind of a request: the columns of the table "kinds". Other tables have its row there as `kind`."""
+"""What defines the kind of a request: the columns of the table "kinds". Elsewhere, `kind` is a row number in it."""
 
 _COUNTED = {
     # Requests by slice and latency, -1 without a response.
@@ -212,15 +212,15 @@ _SLOWEST = pa.schema(
 """The groups with the longest rebalances."""
 
 Partial = Mapping[str, pa.Table]
-"""The counts of some events, by the names in `_COUNTED`, and "kinds", "busiest" and "slowest". Can be pickled."""
+"""Tables of counts of some events, by name: all in `_COUNTED`, "kinds", "busiest" and "slowest". Can be pickled."""
 
 
 def partial_numbers(events: pa.Table, scripts: pa.Table, facts: Facts) -> Partial:
     """Return the counts of the events of some groups.
 
     Args:
-        events: All events about these groups, as in `events.SCHEMA`, in any order. Events about no group belong to any
-            part.
+        events: All events about these groups, as in `events.SCHEMA`, in any order. Events about no group may be in any
+            part, but only in one.
         scripts: The scripts of all members of these groups, with the columns of `script.DDL`.
         facts: What is known of the run.
     """
@@ -249,7 +249,7 @@ def partial_numbers(events: pa.Table, scripts: pa.Table, facts: Facts) -> Partia
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
-    """Return the sum of several counts, at least one."""
+    """Return the sum of several counts. There must be at least one."""
     listed = [*parts]
     if len(listed) == 1:
         return listed[0]

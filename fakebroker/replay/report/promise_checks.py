@@ -15,7 +15,7 @@ from fakebroker.replay.promises.rows import event_of
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 
 MOST_VIOLATIONS = 5
-"""Maximum number of violations listed per promise, earliest first; all are counted."""
+"""Maximum number of violations listed per promise. The earliest are listed, and all are counted."""
 
 MOST_EVENTS = 20
 """Maximum number of events listed with each violation."""
@@ -106,7 +106,7 @@ def _order(each: Found) -> tuple[int, str, int, str]:
 
 
 def write_violations(path: Path, found: Sequence[Found]) -> None:
-    """Write all violations, by promise and time. An earlier file is replaced."""
+    """Write all violations, sorted by promise and time. An earlier file is replaced."""
     places = {name: place for place, name in enumerate(PROMISES)}
     rows = [
         ViolationRow(each.promise, each.group, each.generation, each.members, each.at_us, each.until_us, each.what)

@@ -1,11 +1,11 @@
-"""The files of `events.parquet`, which tasks write while they run, so that a replay that is killed loses little.
+"""The files of `events.parquet`. Tasks write them while they run, so that a killed replay loses few events.
 
-A task writes files `part-TASK-ATTEMPT-NUMBER.parquet`. While it writes a file, the file has no footer, so that nothing
-can read it. So a task over TCP also writes its rows to a journal, which is readable up to the last second or two. The
-task removes the journal when the Parquet file is complete. `complete_events` converts the journals of tasks that were
-killed. A simulation has no journal: it completes its file between two offsets partitions.
+A task writes files `part-TASK-ATTEMPT-NUMBER.parquet`. An unfinished Parquet file has no footer, so nothing can read
+it. For this reason, a task over TCP also writes its rows to a journal. If the task is killed, the journal lacks only
+the last second or two. The task removes the journal when the Parquet file is complete. `complete_events` converts the
+journals of killed tasks. A simulation has no journal. It completes its file between two offsets partitions.
 
-Names that begin with an underscore are ignored by Spark and PyArrow. Does not depend on Spark.
+Spark and PyArrow ignore names that begin with an underscore. Does not depend on Spark.
 """
 
 import re
@@ -25,7 +25,7 @@ _ROWS_PER_GROUP = 65_536
 """Rows that a task keeps in memory before it writes them to its Parquet file, about 10 MiB."""
 
 _ROWS_PER_FILE = 1_000_000
-"""Rows of a file, after which a task over TCP begins another one. This limits the journal to about 100 MiB."""
+"""A task over TCP begins another file after this number of rows. This limits the journal to about 100 MiB."""
 
 _COMPLETE_EVERY_S = 2.0
 """Shortest time between two completed files of a simulation."""
@@ -37,7 +37,7 @@ _NAME = re.compile(r"_?part-(\d+)-(\d+)-(\d+)\.(?:parquet|journal|writing)")
 
 
 class _File(NamedTuple):
-    """A numbered file of an attempt of a task."""
+    """One of the numbered files that an attempt of a task writes."""
 
     directory: Path
     task: int
@@ -64,7 +64,7 @@ class _File(NamedTuple):
 
 
 class _Journal:
-    """A stream of Arrow batches in parts. Each part ends with a batch of open rows, which the next part replaces."""
+    """A stream of Arrow batches in parts. Each part ends with a batch of open rows. The next part replaces them."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
@@ -82,7 +82,7 @@ class _Journal:
 
 
 class EventFiles:
-    """Writes the events of one attempt of a task. Used as a context, which closes files that are not complete.
+    """Writes the events of one attempt of a task. Use it as a context: at the end, it closes incomplete files.
 
     Args:
         directory: The directory of the events. The nodes of a Spark cluster share it.
@@ -125,7 +125,7 @@ class EventFiles:
                 self._journal.close()
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write rows. They are kept after a kill when the next part of the journal, or the file, is complete."""
+        """Write rows. They survive a kill as soon as the next part of the journal, or the file, is complete."""
         for batch in batches:
             if self._journal is not None:
                 self._journal.write(batch)
@@ -137,11 +137,11 @@ class EventFiles:
                 self._write_group()
 
     def end_part(self, open_rows: pa.RecordBatch) -> None:
-        """End a part of the journal: all rows until now are kept after a kill.
+        """End a part of the journal. All rows until now survive a kill.
 
         Args:
-            open_rows: Rows as they are now that may still change. They are kept if the task is killed before the next
-                part ends.
+            open_rows: Rows that may still change, as they are now. They are used only if the task is killed before the
+                next part ends.
         """
         assert self._journal is not None
         self._journal.end_part(open_rows)
@@ -182,7 +182,7 @@ class EventFiles:
 
 
 def complete_events(directory: Path) -> None:
-    """Convert the journals of tasks that were killed, and remove files that are not complete or of earlier attempts.
+    """Convert the journals of killed tasks. Remove incomplete files, and files of earlier attempts.
 
     Does nothing if all tasks have ended. Must not be called while a task runs.
 
