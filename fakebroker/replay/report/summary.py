@@ -22,7 +22,6 @@ from fakebroker.replay.report.partial_numbers import Facts, merged
 from fakebroker.replay.report.promise_checks import promise_checks, write_violations
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
-from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import (
     are_few,
 )
@@ -49,9 +48,7 @@ def summarize(spark: SparkSession | None, directory: Path, head: Head) -> Summar
         known, plan, results = in_this_process(table, pq.read_table(directory / MEMBERS), run, plan_of)
     else:
         assert spark is not None
-        recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
-        members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
-        known, plan, results = in_spark(recorded, members, count, run, plan_of)
+        known, plan, results = in_spark(spark, directory, count, run, plan_of)
     numbers = numbers_from(merged(results.counts), plan.facts)
     write_violations(directory / VIOLATIONS, results.violations)
     promised = promise_checks(wanted, results.cases, results.violations, workload["promises"].get("require", ()))
