@@ -655,6 +655,13 @@ CASES: dict[str, Case] = {
     "records of a transaction whose commit was rejected are visible": Case(
         [produced(1), ended(1.2, error=90), read(2)], ["atomic"]
     ),
+    "records are visible whose only commit had an old epoch": Case(
+        [
+            *[initialized(0, 0), produced(1), initialized(1.1, 1)],
+            *[lost("EndTxn", 1.2, transaction=(7, 0, 1, True)), read(2)],
+        ],
+        ["atomic"],
+    ),
     "records of a committed transaction are not visible": Case([*COMMITTED, read(2, committed=False)], ["atomic"]),
     "offsets of a committed transaction are lost": Case([*COMMITTED, fetch(3, 5)], ["atomic"]),
     "offsets are lost although the records are visible": Case(
