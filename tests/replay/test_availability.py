@@ -149,6 +149,15 @@ def test_members_without_a_response(subtests: pytest.Subtests) -> None:
             assert (f"c{number}" in found_groups) == case.is_found
 
 
+def test_the_longest_time_without_service_is_said_of_one_group() -> None:
+    """The member expects nothing in the first of nine seconds, and another group is served all the time."""
+    events = [event_of("c", each) for each in (*HEALTHY, act("leave", 30.5, **OF_1), beat(39), beats(40, 99), LEAVE)]
+    members = [member("other-0", group="other"), *(script_of("c", each) for each in MEMBERS[:2])]
+    check = by_name(check_availability_of(table([*others(), *events]), members))["groups-served"]
+    assert check.passed
+    assert check.observed.startswith("longest time without service: 8.0 s;")
+
+
 OF_2: dict[str, Any] = {"member": "g-2"}
 
 
@@ -252,13 +261,18 @@ def test_a_static_member_that_could_not_say_goodbye_may_be_refused_until_its_ses
         "leaves at once": [act("crash", 31), act("start", 33), act("leave", 33.1), reports(33.2, -2, -2, error=82)],
         "fenced": [act("crash", 31), act("start", 33), reports(33.2, 2, 2, error=82)],
         "answered": [act("leave", 31), event("ConsumerGroupHeartbeat", 31.1, **goodbye), reports(33, 0, 0, error=111)],
+        "slow": [act("slow", 31), reports(33.1, 0, 0, error=111)],
+        "dynamic": [act("crash", 31), act("start", 33), reports(33.1, 0, 0, error=111)],
     }
     events, members = others(), [member("other-0", group="other")]
     for name, more in refusals.items():
         events += [event_of(name, each) for each in more]
-        members.append(script_of(name, member("g-0", instance_id="i")))
+        members.append(script_of(name, member("g-0", instance_id=None if name == "dynamic" else "i")))
     check = by_name(check_availability_of(table(events), members))["scripts-done"]
-    assert [each.members for each in check.violations] == [["fenced/g-0"], ["answered/g-0", "too late/g-0"]]
+    assert [each.members for each in check.violations] == [
+        ["fenced/g-0"],
+        ["answered/g-0", "dynamic/g-0", "slow/g-0", "too late/g-0"],
+    ]
 
 
 def spread(first_s: float, last_s: float, count: int) -> Event:

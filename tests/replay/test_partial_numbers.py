@@ -26,6 +26,7 @@ from tests.support.replay.recorded_events import (
     PARTITIONS,
     TRANSACTIONAL,
     ended,
+    initialized,
     member,
     produced,
     read,
@@ -682,6 +683,7 @@ def test_the_number_of_slices_is_limited(subtests: pytest.Subtests) -> None:
 def test_transactions_by_outcome(summary: dict[str, Any]) -> None:
     """Times of committed transactions are until the response to EndTxn, and until their last batch was read."""
     requests_of_producers = [
+        initialized(0.9, 0),  # It is of no transaction.
         *(produced(1), stored(1.1, 10), ended(1.2), read(1.4), read(1.6, partition="payments-1")),
         *(produced(2, 2), ended(2.1, 2), read(2.1, 2)),
         *(produced(3, 3), ended(3.1, 3, committed=False), read(4, 3, committed=False)),
