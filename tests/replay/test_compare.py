@@ -24,8 +24,8 @@ from fakebroker.replay.comparison.compare import (
     problems_of,
 )
 from fakebroker.replay.comparison.comparison_charts import bins_ms, comparison_charts
-from fakebroker.replay.comparison.comparison_report import comparison_page, print_comparison
-from fakebroker.replay.comparison.noise import least_noise_of_counts, noise_of_repeats
+from fakebroker.replay.comparison.comparison_report import comparison_page, equal_title, print_comparison
+from fakebroker.replay.comparison.noise import least_noise_of_counts, noise_of_repeats, student_t
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Summary, document_of, summary_of
 from tests.replay.conftest import CommandLine
 from tests.support.replay.summaries import summary_document
@@ -58,11 +58,21 @@ def healthy() -> Summary:
     return synthetic_run(1)
 
 
+@pytest.mark.parametrize(
+    ("degrees", "quantile"), [(1, 63.66), (2, 9.92), (10, 3.17), (11, 3.11), (12, 3.05), (30, 2.75)]
+)
+def test_quantiles_of_students_t_are_those_of_its_tables(degrees: float, quantile: float) -> None:
+    assert student_t(degrees) == pytest.approx(quantile, abs=0.02)
+
+
 def test_equal_runs_have_no_differences(healthy: Summary) -> None:
     comparison = compare(healthy, synthetic_run(1))
     assert {each.difference for each in comparison.differences} == {0}
     assert [each.why for each in comparison.differences if each.why] == []
     assert exceeding(comparison) == []
+    assert equal_title(comparison) == f"{len(comparison.differences)} figures are equal"
+    only_one = msgspec.structs.replace(comparison, differences=comparison.differences[:1])
+    assert equal_title(only_one) == "1 figure is equal"
 
 
 def simulated(run: Summary, seed: int = 7) -> Summary:

@@ -8,7 +8,7 @@ from math import sqrt
 from statistics import fmean
 
 _NORMAL = 2.5758
-_STUDENT_T = (63.66, 9.92, 5.84, 4.60, 4.03)
+_STUDENT_T = (63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 """Two-sided 99 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
 
 _MIN_DEGREES = 2
