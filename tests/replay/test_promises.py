@@ -172,6 +172,13 @@ CASES: dict[str, Case] = {
         ),
         ["epochs-rise"],
     ),
+    "a new member joins, and the others leave before the group starts over": Case(
+        consumers(
+            (),
+            reports(59, 0, 1, assigned=(), owned=(), done_s=61.5, **OF_2),
+            reports(62, -1, -1, owned=(), **OF_2),
+        )
+    ),
     "the last commit before a partition is given up is rejected": Case(
         consumers((6,), LAST_COMMIT._replace(error=25, offsets=None)), ["revoked-committed"]
     ),
@@ -281,6 +288,7 @@ CASES: dict[str, Case] = {
     "a request is rejected after another static member of the consumer protocol has taken over": Case(
         [*TAKEN_OVER, reports(21, 1, 1, error=82, **OLD)]
     ),
+    "a static member of the consumer protocol had joined before the replay": Case(TAKEN_OVER[1:]),
     "a static member of the consumer protocol takes its instance id over again": Case(
         [
             *TAKEN_OVER,
