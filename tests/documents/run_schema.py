@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 from msgspec import UnsetType
 
 from fakebroker.replay.members.events import DDL, Event
-from fakebroker.replay.report.promise_checks import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
+from fakebroker.replay.promises.observer import Found
+from fakebroker.replay.report.promise_checks import SCHEMA as VIOLATIONS_SCHEMA
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
 
 
@@ -89,7 +90,7 @@ def event_columns() -> list[Key]:
 
 def violation_columns() -> list[Key]:
     """Return the columns of `violations.parquet`, in their order."""
-    return _columns(ViolationRow, {field.name: str(field.type) for field in VIOLATIONS_SCHEMA})
+    return _columns(Found, {field.name: str(field.type) for field in VIOLATIONS_SCHEMA})
 
 
 def _columns(row: type, types: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})) -> list[Key]:

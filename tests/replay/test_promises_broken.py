@@ -22,7 +22,7 @@ from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.promises.catalog import PROMISES
 from fakebroker.replay.promises.observer import Found
 from fakebroker.replay.report.evidence import COLUMNS, violated
-from fakebroker.replay.report.promise_checks import MOST_VIOLATIONS, ViolationRow, promise_checks, write_violations
+from fakebroker.replay.report.promise_checks import MOST_VIOLATIONS, promise_checks, write_violations
 from fakebroker.replay.run_summary import Violation
 from fakebroker.replay.script.script import Act, Action, Script
 from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
@@ -314,7 +314,7 @@ def is_of_consumers(violation: Violation) -> bool:
 
 def test_the_file_of_violations_has_all_of_them(violations: list[Found], tmp_path: Path) -> None:
     write_violations(tmp_path / "violations.parquet", violations)
-    rows = [ViolationRow(**row) for row in pq.read_table(tmp_path / "violations.parquet").to_pylist()]
+    rows = [Found(**row, events=[]) for row in pq.read_table(tmp_path / "violations.parquet").to_pylist()]
     assert Counter((row.promise, row.group, row.at_us, row.what) for row in rows) == Counter(
         (each.promise, each.group, each.at_us, each.what) for each in violations
     )

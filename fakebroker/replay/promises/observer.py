@@ -242,9 +242,9 @@ class Found(msgspec.Struct, frozen=True):
     """A violation of a promise.
 
     Attributes:
-        promise: Name of the promise.
-        group: The group; None if the violation is about no group.
-        generation: The generation; None if the violation is about no generation.
+        promise: Name of the promise, as in `[promises]`.
+        group: The group, if the violation concerns one.
+        generation: The generation, if the violation concerns one.
         members: Names of the members, sorted.
         at_us: Start of the violation.
         until_us: End of the violation.

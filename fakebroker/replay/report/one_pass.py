@@ -8,13 +8,12 @@
 Rows are divided by group. If a FindCoordinator is about several groups, each group gets a row of it.
 """
 
-import gc
 import pickle
 import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -28,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.promises.availability import UNDISTURBED, Circumstances, Sums, Unanswered, observers, sums_of
 from fakebroker.replay.promises.catalog import PROMISES
@@ -168,7 +168,7 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
     members = map(script_of, scripts.to_pylist())
     kinds = [kind for name in plan.promises for kind in PROMISES[name]]
     checks = observers(plan.conditions, results.findings)
-    with _without_collector():
+    with no_garbage_collection():  # Requests have no cycles. To search them for cycles takes 4 of 25 us a row.
         for observation in observations(table.filter(pc.invert(is_counted)), members, kinds, plan.run, checks):
             for promise in observation.promises:
                 if promise.counted:
@@ -176,21 +176,6 @@ def results_of(table: pa.Table, scripts: pa.Table, plan: Plan) -> Results:
                 if promise.found:
                     results.violations += promise.found
     return results
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Switch off Python's garbage collector. It would search millions of requests for cycles, but they have none.
-
-    The search takes 4 of the 25 us per row.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def observations(

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from fakebroker.coordinator.partitions import partition_for
 from fakebroker.replay.report.columns import MOST, NULL, Columns, Ints, codes_of, is_first, last_of
@@ -30,8 +29,6 @@ from fakebroker.replay.report.observed_states import (
 from fakebroker.replay.report.series import Slices
 
 SLOWEST_GROUPS = 10
-
-_Floats = NDArray[np.float64]
 
 
 class Bounds(msgspec.Struct, frozen=True):

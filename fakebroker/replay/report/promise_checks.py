@@ -4,7 +4,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,28 +18,6 @@ MOST_VIOLATIONS = 5
 
 MOST_EVENTS = 20
 """Maximum number of events listed with each violation."""
-
-
-class ViolationRow(NamedTuple):
-    """A violation of a promise: a row of `violations.parquet`.
-
-    Attributes:
-        promise: Name of the promise, as in `[promises]`.
-        group: The group, if the violation concerns one.
-        generation: The generation, if the violation concerns one.
-        members: Names of the members.
-        at_us: Start of the violation.
-        until_us: End of the violation.
-        what: Description for reports.
-    """
-
-    promise: str
-    group: str | None
-    generation: int | None
-    members: list[str]
-    at_us: int
-    until_us: int
-    what: str
 
 
 SCHEMA = pa.schema(
@@ -108,10 +85,8 @@ def _order(each: Found) -> tuple[int, str, int, str]:
 def write_violations(path: Path, found: Sequence[Found]) -> None:
     """Write all violations, sorted by promise and time. An earlier file is replaced."""
     places = {name: place for place, name in enumerate(PROMISES)}
-    rows = [
-        ViolationRow(each.promise, each.group, each.generation, each.members, each.at_us, each.until_us, each.what)
-        for each in sorted(found, key=lambda each: (places[each.promise], *_order(each)))
-    ]
+    rows = sorted(found, key=lambda each: (places[each.promise], *_order(each)))
     if path.is_dir():
         shutil.rmtree(path)
-    pq.write_table(pa.Table.from_pylist([row._asdict() for row in rows], SCHEMA), path)
+    columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names}
+    pq.write_table(pa.table(columns, SCHEMA), path)
