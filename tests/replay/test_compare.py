@@ -238,7 +238,7 @@ def test_runs_that_cannot_be_compared_are_named(healthy: Summary, subtests: pyte
         ("head/members", 950, "The runs had 900 and 950 members, because their scripts differ"),
         ("head/scale", 0.5, r"The settings of the runs differ \(scale: 1.0 and 0.5\)"),
         ("head/lanes", 2, r"The settings of the runs differ \(lanes: none and 2\)"),
-        ("head/complete", False, r"AFTER was interrupted after 60.0 s"),
+        ("head/complete", False, r"AFTER ended early, after 60.0 s"),
         ("head/cluster/reachable", False, "The cluster of AFTER was unreachable at the end"),
         ("verdict/outcome", "failed", "The verdict on AFTER is failed"),
         ("verdict/outcome", "inconclusive", "The verdict on AFTER is inconclusive"),

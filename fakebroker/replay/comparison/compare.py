@@ -311,7 +311,7 @@ def problems_of(
 def _problems_of_run(name: str, run: Summary) -> Iterator[str]:
     """Yield why the numbers of one run are not those of a complete, healthy run."""
     if not run.head.complete:
-        yield f"{name} was interrupted after {run.numbers.span_s:,.1f} s: its numbers cover the time until then."
+        yield f"{name} ended early, after {run.numbers.span_s:,.1f} s: its numbers cover the time until then."
     if run.head.cluster.reachable is False:
         yield f"The cluster of {name} was unreachable at the end: its latencies are those of the requests before."
     if run.verdict.outcome == "inconclusive":

@@ -135,7 +135,7 @@ def _settings(before: Summary, after: Summary) -> Mapping[str, tuple[str, str]]:
 
 def _identity(run: Summary) -> dict[str, str]:
     head = run.head
-    state = "" if head.complete else ", interrupted"
+    state = "" if head.complete else ", ended early"
     return {
         "verdict": f"{run.verdict.outcome}{state}",
         "directory": run.directory,

@@ -368,7 +368,7 @@ def _check_observed(sums: Sums, conditions: Conditions, findings: Findings, run:
         doubts.append("no request was answered: nothing is known about the cluster")
     if not run.is_complete:
         length_s = (conditions.end_us - conditions.begin_us) / 1e6
-        doubts.append(f"the replay was interrupted after {length_s:.1f} s")
+        doubts.append(f"the replay ended early, after {length_s:.1f} s")
     if sums.late:
         late = counted(sums.late, "action")
         doubts.append(

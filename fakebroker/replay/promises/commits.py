@@ -68,15 +68,18 @@ class CommitsKept(Promise):
         if self._fetched:
             self._decide(request.sent_us)
         if request.done_us is None:
-            if request.api == "OffsetCommit":
-                # It is unknown what it has committed, and whether.
-                self._unanswered_us = request.sent_us
-                self._fetched.clear()
-        elif request.api == "OffsetCommit":
+            return
+        if request.api == "OffsetCommit":
             self._committed(request, request.done_us)
-        else:
-            for partition, offset in request.offsets or ():
-                self._fetch(partition, offset, request, request.done_us)
+            return
+        for partition, offset in request.offsets or ():
+            self._fetch(partition, offset, request, request.done_us)
+
+    def unanswered(self, request: Request) -> None:
+        if request.api == "OffsetCommit":
+            # It is unknown what it has committed, and whether.
+            self._unanswered_us = request.sent_us
+            self._fetched.clear()
 
     def end(self) -> None:
         self._decide(None)

@@ -466,8 +466,8 @@ class OneCoordinator(Promise):
         self._members: set[str | None] = set()
         self._generations: set[int] = set()
 
-    def sent(self, request: Request) -> None:
-        if request.done_us is None and request.broker >= 0:
+    def unanswered(self, request: Request) -> None:
+        if request.broker >= 0:
             self._move(request.sent_us)
 
     def answered(self, request: Request) -> None:

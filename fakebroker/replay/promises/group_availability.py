@@ -686,8 +686,8 @@ class RequestsAnswered(GroupObserver):
         self._pending: dict[str, list[tuple[int, Request]]] = {}  # By member, with the end of the wait.
         self._last_act: dict[str, Request] = {}
 
-    def sent(self, request: Request) -> None:
-        if request.done_us is not None or request.member is None or request.version < 0:
+    def unanswered(self, request: Request) -> None:
+        if request.member is None or request.version < 0:
             return
         ended_us = self.conditions.done_us(request)
         if request.missing not in (LOST, UNANSWERED):

@@ -571,8 +571,8 @@ class UnknownRefused(Promise):
         self._ended: dict[str, Request] = {}  # By member id: the request whose response ended the membership.
         self._lost_us: dict[str, int] = {}  # By member id: when it sent its last request without a response.
 
-    def sent(self, request: Request) -> None:
-        if request.done_us is None and request.member_id is not None:
+    def unanswered(self, request: Request) -> None:
+        if request.member_id is not None:
             self._lost_us[request.member_id] = request.sent_us
 
     def answered(self, request: Request) -> None:

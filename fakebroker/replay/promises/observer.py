@@ -1,7 +1,8 @@
 """Promises as observers: each sees the events of one group in order of time. Does not depend on Spark.
 
 A request is two events: `sent` when it was sent, and `answered` when its response was read. At equal times, `sent`
-comes first. A promise may use a response only from `answered` on. A request without a response has no `answered`.
+comes first. A promise may use a response only from `answered` on. A request without a response has no `answered`, but
+an `unanswered` right after `sent`.
 
     class OneLeader(Promise):
         apis = frozenset({"JoinGroup", "SyncGroup"})
@@ -16,8 +17,10 @@ promise adds `CLOCK_SKEW_US` when it compares times of different members. A requ
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from heapq import heappop, heappush
-from typing import Any, ClassVar, Literal, NamedTuple
+from itertools import count
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -207,7 +210,9 @@ class Group:
         return bisect_right(self.moved_us, until_us) == bisect_right(self.moved_us, since_us)
 
     def step(self, request: Request) -> None:
-        """Take note of a successful JoinGroup or SyncGroup. The member uses the classic protocol."""
+        """Take note of a response to a JoinGroup or SyncGroup. The group uses the classic protocol."""
+        if request.error != 0 or request.member is None:
+            return
         number, at_us = request.generation, request.done_us
         assert number is not None
         assert at_us is not None
@@ -295,6 +300,9 @@ class Promise:
     def sent(self, request: Request) -> None:
         """A request was sent."""
 
+    def unanswered(self, request: Request) -> None:
+        """A request was sent that has no response. This comes after `sent`."""
+
     def answered(self, request: Request) -> None:
         """A response was read."""
 
@@ -342,8 +350,18 @@ class Promise:
         )
 
 
-_NO_METHODS: Sequence[Any] = ()
+_Method = Callable[[Request], None]
 _GENERAL = ("looked_up", "acted", "seen")
+_OF_APIS = ("sent", "unanswered", "answered")
+
+
+@lru_cache(16)
+def _overridden(kinds: tuple[type[Promise], ...]) -> dict[str, list[tuple[int, type[Promise]]]]:
+    """Return, by name of a method, the classes that override it, each with its place."""
+    return {
+        name: [(place, kind) for place, kind in enumerate(kinds) if getattr(kind, name) is not getattr(Promise, name)]
+        for name in (*_GENERAL, *_OF_APIS)
+    }
 
 
 Observer = Callable[[Group, Run], Promise]
@@ -362,19 +380,12 @@ class Observation:
     def __init__(self, promises: Sequence[Observer], group: Group, run: Run) -> None:
         self.promises = [promise(group, run) for promise in promises]
         self.group = group
-        self._sent: dict[str, list[Any]] = {}
-        self._answered: dict[str, list[Any]] = {}
-        self._general: dict[str, list[Any]] = {name: [] for name in _GENERAL}
-        for promise in self.promises:
-            kind = type(promise)
-            for methods, name in ((self._sent, "sent"), (self._answered, "answered")):
-                if getattr(kind, name) is not getattr(Promise, name):
-                    for api in kind.apis:
-                        methods.setdefault(api, []).append(getattr(promise, name))
-            for name in _GENERAL:
-                if getattr(kind, name) is not getattr(Promise, name):
-                    self._general[name].append(getattr(promise, name))
-        self._number = 0
+        self._overridden = _overridden(tuple(map(type, self.promises)))
+        self._looked_up, self._acted, self._seen = (
+            [getattr(self.promises[place], name) for place, _ in self._overridden[name]] for name in _GENERAL
+        )
+        self._methods: dict[str, Sequence[list[_Method]]] = {}  # By API, as in `_OF_APIS`.
+        self._number = count()
         self._later: list[tuple[int, int, int, Request, bool]] = []
         # A heap of responses, and of the last requests of folded rows: when it happens, when it was sent, its number.
 
@@ -383,23 +394,24 @@ class Observation:
 
         Rows come in the order of `sent_us`. At equal times, actions come first.
         """
-        self._until(request.sent_us)
-        if request.kind == "act":
-            for method in self._general["acted"]:
+        sent_us, later = request.sent_us, self._later
+        if later and later[0][0] < sent_us:
+            self._until(sent_us)
+        if request.kind != "request" and request.api != "OffsetFetch":
+            for method in self._acted if request.kind == "act" else self._seen:
                 method(request)
             return
-        if request.kind == "seen" and request.api != "OffsetFetch":
-            for method in self._general["seen"]:
-                method(request)
-            return
-        if request.count > 1 and request.until_us is not None:
-            at_us = request.until_us
+        if request.count > 1 and (at_us := request.until_us) is not None:
             last = request._replace(sent_us=at_us, scheduled_us=at_us, done_us=at_us, count=0, row=request)
-            self._push(at_us, at_us - 1, last, is_last=True)
-        for method in self._sent.get(request.api, _NO_METHODS):
+            heappush(later, (at_us, at_us - 1, next(self._number), last, True))
+        sent, unanswered, _ = self._methods.get(request.api) or self._methods_of(request.api)
+        for method in sent:
             method(request)
-        if request.done_us is not None:
-            self._push(request.done_us, request.sent_us, request)
+        if request.done_us is None:
+            for method in unanswered:
+                method(request)
+        else:
+            heappush(later, (request.done_us, sent_us, next(self._number), request, False))
 
     def end(self) -> None:
         """Give the remaining events to the promises, and then the end."""
@@ -407,30 +419,37 @@ class Observation:
         for promise in self.promises:
             promise.end()
 
-    def _push(self, at_us: int, sent_us: int, request: Request, *, is_last: bool = False) -> None:
-        self._number += 1
-        heappush(self._later, (at_us, sent_us, self._number, request, is_last))
+    def _methods_of(self, api: str) -> Sequence[list[_Method]]:
+        """Return the methods that get the requests of an API, as in `_OF_APIS`."""
+        sent, unanswered, answered = self._methods[api] = [
+            [getattr(self.promises[place], name) for place, kind in self._overridden[name] if api in kind.apis]
+            for name in _OF_APIS
+        ]
+        if api == "FindCoordinator":
+            # Without a reference to `self`: a cycle would keep it until the garbage collector runs.
+            answered.insert(0, partial(_find, self.group, self._looked_up))
+        elif api in PARKED_APIS and not self.group.uses_consumer_protocol:
+            answered.insert(0, self.group.step)
+        return sent, unanswered, answered
 
     def _until(self, at_us: int) -> None:
         """Give the promises all events that happen before a time."""
-        later = self._later
+        later, methods = self._later, self._methods
         while later and later[0][0] < at_us:
             request, is_last = heappop(later)[3:]
-            if is_last:
-                for method in self._sent.get(request.api, _NO_METHODS):
+            sent, _, answered = methods[request.api]
+            if not is_last:
+                for method in answered:
                     method(request)
-                self._push(request.sent_us, request.sent_us, request)
                 continue
-            if (
-                request.api in PARKED_APIS
-                and request.error == 0
-                and request.member is not None
-                and not self.group.uses_consumer_protocol
-            ):
-                self.group.step(request)
-            for _, node, error, again in request.found or ():
-                lookup = self.group.lookup(request, node, error, again)
-                for method in self._general["looked_up"]:
-                    method(lookup)
-            for method in self._answered.get(request.api, _NO_METHODS):
+            for method in sent:
                 method(request)
+            heappush(later, (request.sent_us, request.sent_us, next(self._number), request, False))
+
+
+def _find(group: Group, looked_up: Iterable[Callable[[Lookup], None]], request: Request) -> None:
+    """Give the promises the coordinators that a response names."""
+    for _, node, error, again in request.found or ():
+        lookup = group.lookup(request, node, error, again)
+        for method in looked_up:
+            method(lookup)

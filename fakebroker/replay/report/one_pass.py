@@ -80,13 +80,14 @@ class Known(msgspec.Struct):
         self.listed_us = max(self.listed_us, other.listed_us)
 
 
-KNOWN_COLUMNS = sorted({*BOUNDS_COLUMNS, *Unanswered._fields, "scheduled_us", "latency_us", "kind", "error"})
+_KNOWN_COLUMNS = sorted({*BOUNDS_COLUMNS, *Unanswered._fields, "scheduled_us", "latency_us", "kind", "error"})
 
 
 def known_of(table: pa.Table, run: Circumstances = UNDISTURBED) -> Known:
-    """Return what is known from some rows. The rows have the columns `KNOWN_COLUMNS`."""
+    """Return what is known from some rows."""
     if not table.num_rows:
         return Known()
+    table = table.select(_KNOWN_COLUMNS)
     done_us = pc.add(table["scheduled_us"], table["latency_us"])
     of_group = pc.if_else(
         pc.equal(table["kind"], "seen"),
@@ -95,15 +96,15 @@ def known_of(table: pa.Table, run: Circumstances = UNDISTURBED) -> Known:
     )
     soon = pc.fill_null(pc.less(pc.subtract(done_us, table["sent_us"]), 1_000_000), False)
     answered = pc.and_(pc.and_(of_group, pc.is_valid(table["group"])), soon)
-    brokers = table["broker"].filter(answered).to_numpy().astype(np.int64)
-    pairs = np.unique(np.stack([brokers, done_us.filter(answered).to_numpy() // 1_000_000]), axis=1)
+    pairs = pa.table({"broker": table["broker"], "second": pc.divide(done_us, 1_000_000)}).filter(answered)
+    pairs = pairs.group_by(["broker", "second"]).aggregate([])
     listed = pc.and_(pc.equal(table["api"], "ListTransactions"), pc.fill_null(pc.equal(table["error"], 0), False))
     listed = pc.and_(pc.and_(listed, pc.equal(table["kind"], "request")), pc.is_valid(done_us))
     return Known(
         bounds_of(table),
         sums_of(table, run),
         pc.max(table["sent_us"]).as_py(),
-        set(zip(*pairs.tolist(), strict=True)),
+        set(zip(pairs["broker"].to_pylist(), pairs["second"].to_pylist(), strict=True)),
         pc.max(table["sent_us"].filter(listed)).as_py() or 0,
     )
 
