@@ -7,7 +7,7 @@ import msgspec
 from fakebroker.replay.promises.observer import BOUND_US, CLOCK_SKEW_US, RETENTION_US, Group, Promise, Request, Run
 
 _KEPT = 16
-"""Number of commits of a partition after which those that no longer matter are dropped."""
+"""If a partition has more commits than this, commits that no longer matter are dropped."""
 
 
 class _Commit(NamedTuple):
@@ -50,7 +50,8 @@ class CommitsKept(Promise):
     """Offsets that were committed are not lost.
 
     A commit takes effect at some time after it is sent, and before its response is read. In between, an OffsetFetch may
-    return the old or the new offset. Afterwards, it must return the new one, unless another commit follows.
+    return the old or the new offset. Afterwards, it must not return a lower one, unless another commit follows. A
+    commit without a response may take effect up to `BOUND_US` later.
     """
 
     name = "commits-kept"
@@ -115,7 +116,7 @@ class CommitsKept(Promise):
         self._fetched.append(_Fetched(partition, offset, fetch, last, is_lower, done_us + CLOCK_SKEW_US))
 
     def _decide(self, at_us: int | None) -> None:
-        """Judge the fetched offsets on which requests sent from now on have no effect; all of them at the end."""
+        """Judge the fetched offsets that requests sent from a time on cannot explain. At the end, judge all."""
         undecided = []
         for each in self._fetched:
             if at_us is not None and each.until_us >= at_us:
@@ -146,5 +147,5 @@ def _order(commit: _Commit) -> tuple[int, int]:
 
 
 def _since(commits: list[_Commit], last: _Commit) -> list[_Commit]:
-    """Return the commits that may have come after one, including it: they were not acknowledged before it was sent."""
+    """Return a commit and all that may have taken effect after it: those not acknowledged when it was sent."""
     return [each for each in commits if each.done_us >= last.sent_us - CLOCK_SKEW_US]

@@ -752,29 +752,23 @@ class _LateRequests(Promise):
         raise NotImplementedError
 
     def sent(self, request: Request) -> None:
-        api, member = request.api, request.member
+        api, member, epoch = request.api, request.member, request.generation
         before = self._before.get(member)
         if api == HEARTBEAT:
-            self._before[member] = request
-            epoch = request.epoch
-        else:
-            epoch = request.generation
+            self._before[member], epoch = request, request.epoch
         if before is None or (before.error == 0 and before.generation == epoch):
+            return  # the first request of the member, or the usual case
+        if epoch is None or epoch <= 0 or not self.rules_out(before, epoch):
             return
+        if api not in _NAMING_EPOCHS or (api == "OffsetFetch" and request.version < 9):
+            return  # the coordinator does not check its epoch
+        if request.error not in _DECIDED:
+            return
+        if before.member_id != request.member_id:
+            return  # it has started again
         # A member may send a request in the microsecond in which it reads a response. Its coordinator has sent the
         # response before that, so that equal times count here.
-        if (
-            epoch is not None
-            and epoch > 0
-            and self.rules_out(before, epoch)
-            and before.member_id == request.member_id
-            and before.done_us is not None
-            and before.done_us <= request.sent_us
-            and api in _NAMING_EPOCHS
-            and (api != "OffsetFetch" or request.version >= 9)
-            and request.error in _DECIDED
-            and request.done_us is not None
-        ):
+        if before.done_us is not None and before.done_us <= request.sent_us:
             self._late[id(request)] = before
 
     def answered(self, request: Request) -> None:

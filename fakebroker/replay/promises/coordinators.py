@@ -57,7 +57,8 @@ class _Unassigned:
         first: Its first request.
         last: Its last request.
         until_us: When the response to its last request was read; without a response, when the request was sent.
-        joins: The number of its successful JoinGroups, and the last of them.
+        joins: The number of its successful JoinGroups.
+        last_join: The last successful JoinGroup.
     """
 
     __slots__ = ("first", "joins", "last", "last_join", "until_us")
@@ -87,8 +88,9 @@ class Answered(Promise):
     def __init__(self, group: Group, run: Run) -> None:
         super().__init__(group, run)
         scripts = group.scripts.values()
-        self._rebalance_us = max((each.rebalance_timeout_ms for each in scripts), default=0) * 1_000 + OVERDUE_US
-        self._session_us = max((each.session_timeout_ms for each in scripts), default=0) * 1_000 + BOUND_US
+        # After this time, a parked request is overdue, and a silent member must have been removed.
+        self._overdue_us = max((each.rebalance_timeout_ms for each in scripts), default=0) * 1_000 + OVERDUE_US
+        self._removed_us = max((each.session_timeout_ms for each in scripts), default=0) * 1_000 + BOUND_US
         self._unanswered: list[_Unanswered] = []
         self._joining: dict[int, deque[_Unanswered]] = {}  # JoinGroups without a `beat`, by broker.
         self._leading: dict[str, int | None] = {}  # By member id, the generation that it leads by its last JoinGroup.
@@ -96,7 +98,7 @@ class Answered(Promise):
         self._completed: dict[tuple[int, int], Request] = {}  # The first SyncGroup of each life and generation.
         self._has_expected_instances = False
         self._busy_us = 0  # Until then, members have sent or got something.
-        self._quiet: list[tuple[int, int]] = []  # Times in which no member has, as long as a session.
+        self._quiet: list[tuple[int, int]] = []  # Times of about `_removed_us` or more in which no member has.
         self._unassigned: dict[str, _Unassigned] = {}
         self._assigned: set[str] = set()
         self._is_refused = False  # A member without an assignment was referred to another coordinator.
@@ -121,13 +123,13 @@ class Answered(Promise):
                 self._add_beat(request)
         elif api == "JoinGroup" and request.error == 0 and request.member_id is not None:
             # Only its last JoinGroup counts: a generation that was never complete may be used again, with another
-            # leader. What the response will say is kept now: the SyncGroup may be sent when it is read, and comes
-            # before `answered` then.
+            # leader. The SyncGroup may be sent at the moment at which this response is read. Then it comes before
+            # `answered`, so that the response is used here.
             leads = request.generation is not None and request.leader == request.member_id
             self._leading[request.member_id] = request.generation if leads else None
         if request.member is None:
             return
-        if sent_us - self._busy_us >= self._session_us - _SECOND_US:
+        if sent_us - self._busy_us >= self._removed_us - _SECOND_US:
             self._quiet.append((self._busy_us, sent_us))
         if request.count > 1 and request.until_us is not None and request.until_us > end_us:
             end_us = request.until_us
@@ -172,7 +174,7 @@ class Answered(Promise):
         if api not in SESSION_APIS:
             return
         if member is None:
-            self._has_expected_instances |= api == "JoinGroup"  # Tools register them this way (KAFKA-8397).
+            self._has_expected_instances |= api == "JoinGroup"  # From a tool (KAFKA-8397).
             return
         is_successful = request.error == 0
         if member not in self._assigned:
@@ -221,7 +223,8 @@ class Answered(Promise):
         """Count a request without a response, and report it if other requests show that a response was overdue."""
         request, ended_us = each.request, each.ended_us
         is_over = request.until_us is not None
-        # When the client gives up, the broker may be dead. What is pending at the end has a connection.
+        # If the client gave up, the broker may be dead: it must have answered others. A request that is pending at the
+        # end still has its connection.
         if is_over and not self._answers_around(request, ended_us, each.stopped_us):
             return
         # A paused member reads no responses.
@@ -248,83 +251,102 @@ class Answered(Promise):
             )
 
     def _answers_around(self, request: Request, *times_us: int) -> bool:
-        return any(self.run.answers_around(request.broker, at_us) for at_us in times_us)
+        return any(self.run.answers_before(request.broker, at_us) for at_us in times_us)
 
     def _shown_by(self, each: _Unanswered, leaders_sync: Request | None) -> list[Request] | None:
-        """Return the requests that show, with a request itself, that its response was overdue; None if it was not."""
-        request, sent_us, ended_us, stopped_us = each.request, each.request.sent_us, each.ended_us, each.stopped_us
-        api = request.api
-        waited_us = ended_us - sent_us
-        kept_coordinator = self.group.kept_coordinator
+        """Return other requests that show that a response was overdue; None if nothing shows it.
 
+        An empty list means that it was overdue, and that no other request is needed to show it.
+        """
+        request, api, waited_us = each.request, each.request.api, each.ended_us - each.request.sent_us
         if api not in PARKED_APIS:
-            # Clients that give up do so after the request timeout, give or take a second.
+            # Loads and look-ups give up after the request timeout, give or take a second. Members give up before, after
+            # their session timeout: that shows nothing.
             is_over = request.until_us is not None
             return [] if waited_us > REQUEST_TIMEOUT_US - (_SECOND_US if is_over else 0) else None
 
         if not self.group.scripts:
             return None  # The rebalance timeout of its group is unknown.
-        if waited_us > self._rebalance_us:
+        if waited_us > self._overdue_us:
             return []
         if request.member is None:
             return None
 
         if api == "SyncGroup":
-            # Once another member has its assignment, there is one for every member of the generation. A new coordinator
-            # may not have it.
-            place = self._place(request)
-            completed = self._completed.get(place)
-            if completed is not None and completed.done_us is not None:
-                joined_us = self.group.generations[place].joined_us
-                since_us = sent_us if joined_us is None else min(sent_us, joined_us)
-                until_us = max(sent_us, completed.done_us) + BOUND_US
-                if ended_us > until_us and kept_coordinator(since_us, until_us):
-                    return [completed]
+            shown = self._assignment_meanwhile(each) or self._leaders_sync(each, leaders_sync)
+            if shown is not None:
+                return [shown]
+        if each.beat is not None and self._is_shown_by(each, each.beat):
+            return [each.beat]
+        return [] if self._are_others_quiet(each) else None
 
-            # The SyncGroup of the leader is not parked, but written to the log. Then all others are answered.
-            if leaders_sync is not None and (
-                stopped_us > max(sent_us, leaders_sync.sent_us) + 2 * BOUND_US
-                and kept_coordinator(leaders_sync.sent_us, stopped_us)
-                and self._answers_around(request, stopped_us)
-            ):
-                return [leaders_sync]
+    def _assignment_meanwhile(self, sync: _Unanswered) -> Request | None:
+        """Return a response with which another member got its assignment, while the member waited for its own.
 
-        # During a rebalance, heartbeats do not succeed, so a JoinGroup is answered if they do. It may be parked without
-        # a rebalance until all expected instances have joined. A coordinator that loads answers all heartbeats.
-        beat = each.beat
-        if (
-            beat is not None
-            and beat.sent_us < stopped_us
+        Once a member has its assignment, there is one for every member of the generation. A new coordinator may not
+        have it.
+        """
+        place, sent_us = self._place(sync.request), sync.request.sent_us
+        completed = self._completed.get(place)
+        if completed is None or completed.done_us is None:
+            return None
+        joined_us = self.group.generations[place].joined_us
+        since_us = sent_us if joined_us is None else min(sent_us, joined_us)
+        until_us = max(sent_us, completed.done_us) + BOUND_US
+        is_overdue = sync.ended_us > until_us and self.group.kept_coordinator(since_us, until_us)
+        return completed if is_overdue else None
+
+    def _leaders_sync(self, sync: _Unanswered, leaders: Request | None) -> Request | None:
+        """Return the SyncGroup of the leader if it shows that another SyncGroup was overdue.
+
+        It is not parked, but written to the log. Then all others are answered.
+        """
+        if leaders is None or sync.stopped_us <= max(sync.request.sent_us, leaders.sent_us) + 2 * BOUND_US:
+            return None
+        is_overdue = self.group.kept_coordinator(leaders.sent_us, sync.stopped_us) and self._answers_around(
+            sync.request, sync.stopped_us
+        )
+        return leaders if is_overdue else None
+
+    def _is_shown_by(self, each: _Unanswered, beat: Request) -> bool:
+        """Return whether a heartbeat of another member shows that a JoinGroup was overdue.
+
+        During a rebalance, heartbeats do not succeed, so a JoinGroup is answered if they do. It may be parked without
+        a rebalance until all expected instances have joined. A coordinator that loads answers all heartbeats.
+        """
+        return (
+            beat.sent_us < each.stopped_us
             and not self._has_expected_instances
-            and kept_coordinator(sent_us, beat.sent_us)
-        ):
-            return [beat]
+            and self.group.kept_coordinator(each.request.sent_us, beat.sent_us)
+        )
 
-        # If no other member of the group sends or gets anything for the longest session timeout, every other member has
-        # joined, too, or was removed. The first JoinGroups of a group also wait for the initial delay.
-        quiet_us = stopped_us - self._session_us
+    def _are_others_quiet(self, each: _Unanswered) -> bool:
+        """Return whether the other members were silent for so long that a parked request was overdue.
+
+        After a silence of the longest session timeout, every other member has joined, too, or was removed. The first
+        JoinGroups of a group also wait for the initial delay.
+        """
+        request, stopped_us = each.request, each.stopped_us
+        quiet_us = stopped_us - self._removed_us
         first = next(iter(self._completed.values()), None)
-        if api == "JoinGroup" and (first is None or first.done_us is None or first.done_us > stopped_us):
+        if request.api == "JoinGroup" and (first is None or first.done_us is None or first.done_us > stopped_us):
             quiet_us -= self.run.delay_us
         quiet = (*self._quiet, (self._busy_us, stopped_us))
-        is_quiet = any(since_us <= quiet_us and until_us >= stopped_us - _SECOND_US for since_us, until_us in quiet)
-        if (
-            sent_us < quiet_us
-            and is_quiet
-            and kept_coordinator(sent_us, stopped_us)
+        return (
+            request.sent_us < quiet_us
+            and any(since_us <= quiet_us and until_us >= stopped_us - _SECOND_US for since_us, until_us in quiet)
+            and self.group.kept_coordinator(request.sent_us, stopped_us)
             and self._answers_around(request, stopped_us)
-        ):
-            return []
-        return None
+        )
 
     def _judge_unassigned(self) -> None:
         """Report members that have joined more than once, and waited too long for an assignment.
 
         All their requests may have been answered.
         """
-        # If no member of the group ever gets an assignment, nothing that members do explains it, even if connections
-        # are lost all the time. The coordinator must be the same, and accept requests. Members of the consumer protocol
-        # have assignments without a SyncGroup.
+        # A group is stuck if none of its members ever gets an assignment, although the coordinator stays the same and
+        # refuses nobody. Lost connections do not explain that. Members of the consumer protocol have assignments
+        # without a SyncGroup.
         is_stuck = (
             not self._assigned
             and not self._is_refused
@@ -338,15 +360,15 @@ class Answered(Promise):
                 continue
             since_us, until_us = each.first.sent_us, each.until_us
             if is_stuck:
-                # Until the script of a member stops or pauses it. From when the last member has joined, the session
-                # timeout is enough: members that do not join again are removed.
+                # Only the time until a script stops or pauses a member counts. Once all members have joined, the time
+                # until silent ones are removed is enough: those that do not join again are removed.
                 next_act = bisect_left(acts_us, since_us)
                 if next_act < len(acts_us):
                     until_us = min(until_us, acts_us[next_act])
-                is_broken = until_us > arrived_us + self._session_us + self.run.delay_us
+                is_broken = until_us > arrived_us + self._removed_us + self.run.delay_us
             else:
                 is_broken = (
-                    until_us - since_us > max(self._rebalance_us, self._session_us)
+                    until_us - since_us > max(self._overdue_us, self._removed_us)
                     and self.group.kept_coordinator(since_us, until_us)
                     and not any(since_us <= act.sent_us <= until_us for act in self._acts.get(member, ()))
                 )
@@ -361,6 +383,42 @@ class Answered(Promise):
                     until_us=until_us,
                     members=[member],
                 )
+
+
+class _Refusals:
+    """A series of refusals by a broker that FindCoordinator names.
+
+    Attributes:
+        first: The look-up before the series, and the first refusal.
+        since_us: When the first refusal was read.
+        then: The last look-ups and refusals.
+        still_named_us: When the first response was read that names the broker although the look-up was sent more than
+            `BOUND_US` after `since_us`; None without one.
+        until_us: When the last refusal after that was read; 0 without one.
+        named_us: When the last look-up before this refusal was sent.
+        members: The members that were refused.
+    """
+
+    def __init__(self, named: Lookup, refusal: Request) -> None:
+        assert refusal.done_us is not None
+        self.first, self.since_us = (named.request, refusal), refusal.done_us
+        self.then: deque[Request] = deque(maxlen=_MOST_EVENTS - 2)
+        self.still_named_us: int | None = None
+        self.until_us = self.named_us = 0
+        self.members: set[str | None] = {refusal.member}
+
+    def named_again(self, lookup: Lookup) -> None:
+        self.then.append(lookup.request)
+        if self.still_named_us is None and lookup.sent_us > self.since_us + BOUND_US:
+            self.still_named_us = lookup.at_us
+
+    def refused_again(self, named: Lookup, refusal: Request) -> None:
+        assert refusal.done_us is not None
+        self.then.append(refusal)
+        self.members.add(refusal.member)
+        # A request that was sent before a look-up had its response may have been refused before the look-up.
+        if self.still_named_us is not None and refusal.sent_us >= self.still_named_us:
+            self.named_us, self.until_us = named.sent_us, refusal.done_us
 
 
 class CoordinatorFound(Promise):
@@ -380,12 +438,7 @@ class CoordinatorFound(Promise):
         super().__init__(group, run)
         self._unused: Counter[int] = Counter()  # Look-ups by the named broker, until it is asked.
         self._named: Lookup | None = None
-        self._refused_us: int | None = None  # The first refusal of the series.
-        self._still_named_us: int | None = None  # The first response that still names the broker too late after it.
-        self._named_us = self._refused_again_us = 0  # The last refusal after that one, and the last look-up before it.
-        self._members: set[str | None] = set()
-        self._first: tuple[Request, ...] = ()  # The look-up before the series, and the first refusal.
-        self._then: deque[Request] = deque(maxlen=_MOST_EVENTS - 2)  # The last look-ups and refusals.
+        self._refusals: _Refusals | None = None
 
     def looked_up(self, lookup: Lookup) -> None:
         if lookup.error:
@@ -394,13 +447,11 @@ class CoordinatorFound(Promise):
         if self._named is not None and self._named.node != lookup.node:
             self._end_series()
         self._named = lookup
-        if self._refused_us is not None:
-            self._then.append(lookup.request)
-            if self._still_named_us is None and lookup.sent_us > self._refused_us + BOUND_US:
-                self._still_named_us = lookup.at_us
+        if self._refusals is not None:
+            self._refusals.named_again(lookup)
 
     def answered(self, request: Request) -> None:
-        if request.error == 0 and self._refused_us is None and not self._unused:
+        if request.error == 0 and self._refusals is None and not self._unused:
             return
         if request.error == NOT_AVAILABLE:
             return  # It does not say whether the broker is the coordinator.
@@ -410,37 +461,28 @@ class CoordinatorFound(Promise):
             return
         if request.error != NOT_COORDINATOR:
             self._end_series()
-            return
-        assert request.done_us is not None
-        self._members.add(request.member)
-        if self._refused_us is None:
-            self._refused_us, self._first = request.done_us, (self._named.request, request)
-            return
-        self._then.append(request)
-        # A request that was sent before a look-up had its response may have been refused before the look-up.
-        if self._still_named_us is not None and request.sent_us >= self._still_named_us:
-            self._named_us, self._refused_again_us = self._named.sent_us, request.done_us
+        elif self._refusals is None:
+            self._refusals = _Refusals(self._named, request)
+        else:
+            self._refusals.refused_again(self._named, request)
 
     def end(self) -> None:
         self._end_series()
 
     def _end_series(self) -> None:
-        if self._refused_us is None or self._named is None:
+        refusals, self._refusals = self._refusals, None
+        if refusals is None or not refusals.until_us:
             return
-        if self._refused_again_us:
-            self.violation(
-                f"FindCoordinator named broker {self._named.node} as coordinator of {self.group.name} for "
-                f"{_seconds(self._named_us - self._refused_us)} s, and this broker answered NOT_COORDINATOR",
-                *self._first,
-                *self._then,
-                at_us=self._refused_us,
-                until_us=self._refused_again_us,
-                members=self._members,
-            )
-        self._refused_us = self._still_named_us = None
-        self._refused_again_us = 0
-        self._members = set()
-        self._then.clear()
+        node = refusals.first[1].broker
+        self.violation(
+            f"FindCoordinator named broker {node} as coordinator of {self.group.name} for "
+            f"{_seconds(refusals.named_us - refusals.since_us)} s, and this broker answered NOT_COORDINATOR",
+            *refusals.first,
+            *refusals.then,
+            at_us=refusals.since_us,
+            until_us=refusals.until_us,
+            members=refusals.members,
+        )
 
 
 class OneCoordinator(Promise):
@@ -459,12 +501,7 @@ class OneCoordinator(Promise):
         self._broker: int | None = None  # The broker whose turn it is; None after a request was rejected or lost.
         self._last_broker: int | None = None  # The last broker whose turn it was.
         self._since_us = 0  # The turn, or the move, began at that time or before.
-        self._turns = 0  # Turns after one of another broker.
-        self._first_us = self._last_us = 0  # When the first and the last of these began, by the first response.
-        self._shown: list[Request] = []  # The requests with these responses.
-        self._brokers: set[int] = set()
-        self._members: set[str | None] = set()
-        self._generations: set[int] = set()
+        self._turns: list[Request] = []  # Responses that began a turn after one of another broker.
 
     def unanswered(self, request: Request) -> None:
         if request.broker >= 0:
@@ -488,42 +525,37 @@ class OneCoordinator(Promise):
         if self._last_broker is not None and broker != self._last_broker:
             self.case()
             if self._broker is not None:
-                self._turn(request)
+                self._turns.append(request)
         self._broker = self._last_broker = broker
         self._since_us = request.done_us
 
     def end(self) -> None:
-        self._move(self.run.end_us)
-
-    def _turn(self, request: Request) -> None:
-        """Count a turn after one of another broker."""
-        assert request.done_us is not None
-        self._first_us, self._last_us = self._first_us if self._turns else request.done_us, request.done_us
-        self._turns += 1
-        if len(self._shown) < _MOST_EVENTS:
-            self._shown.append(request)
-        self._brokers.add(request.broker)
-        self._members.add(request.member)
-        if request.generation is not None:
-            self._generations.add(request.generation)
+        self._end_turns()
 
     def _move(self, at_us: int) -> None:
         """Take note of a request that was rejected or lost: after it, another broker may serve the group."""
-        if self._turns >= 3 and self._last_us > self._first_us + BOUND_US:
-            self.violation(
-                f"{self.group.name} was served by the brokers {' and '.join(map(str, sorted(self._brokers)))} "
-                "at the same time",
-                *self._shown,
-                at_us=self._first_us,
-                until_us=self._last_us,
-                generation=max(self._generations, default=None),
-                members=self._members,
-            )
-        if self._turns:
-            self._turns, self._shown = 0, []
-            self._brokers, self._members, self._generations = set(), set(), set()
+        self._end_turns()
         self._broker = None
         self._since_us = max(self._since_us, at_us)
+
+    def _end_turns(self) -> None:
+        """Report the turns if they show that several brokers coordinate the group."""
+        turns, self._turns = self._turns, []
+        if len(turns) < 3:
+            return
+        first_us, last_us = turns[0].done_us, turns[-1].done_us
+        assert first_us is not None
+        assert last_us is not None
+        if last_us > first_us + BOUND_US:
+            brokers = sorted({each.broker for each in turns})
+            self.violation(
+                f"{self.group.name} was served by the brokers {' and '.join(map(str, brokers))} at the same time",
+                *turns[:_MOST_EVENTS],
+                at_us=first_us,
+                until_us=last_us,
+                generation=max((each.generation for each in turns if each.generation is not None), default=None),
+                members={each.member for each in turns},
+            )
 
 
 def _seconds(duration_us: int) -> float:

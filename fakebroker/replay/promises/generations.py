@@ -35,7 +35,7 @@ class Seen:
         syncs: SyncGroups that were accepted. With the first one, the generation is complete.
         again: JoinGroups that returned it, but should have begun another generation.
         back: JoinGroups that returned it when a later generation was already complete.
-        newest: The latest generation that was already complete in this way.
+        newest: The latest generation that was complete before a JoinGroup in `back` was sent; 0 without one.
     """
 
     __slots__ = ("again", "back", "joins", "newest", "number", "syncs")
@@ -56,16 +56,17 @@ class Seen:
             arrived_us: When the first JoinGroup of the same member id was sent.
         """
         if not self.syncs or join.instance_id is not None:
-            return False  # A static member that joins again gets the current generation.
+            return False  # A static member may get the current generation, if it is known.
         if arrived_us > done_us(self.syncs[0]) + CLOCK_SKEW_US:
             return True  # A new member
-        # The leader, after it got its assignment. A follower that joins again gets the current generation.
+        # A leader that joins again after it got its assignment must begin another generation. A follower gets the
+        # current one.
         return join.leader == join.member_id and any(
             sync.member_id == join.member_id and done_us(sync) <= join.sent_us for sync in self.syncs
         )
 
     def assignments(self) -> dict[str | None, list[Request]]:
-        """Return the SyncGroups with an assignment by the owner of the partitions. The last one counts."""
+        """Return, for each owner of partitions, its SyncGroups that have an assignment. The last one counts."""
         found: dict[str | None, list[Request]] = {}
         for sync in self.syncs:
             if sync.assigned is not None:
@@ -190,7 +191,7 @@ class Covered(_OfEachGeneration):
             if generation is None or generation.completed_us is None or request.member is None:
                 return
             if not self.group.kept_coordinator(generation.completed_us, request.sent_us):
-                return  # A coordinator that is loading accepts all heartbeats, and no JoinGroup of the next generation.
+                return  # A coordinator that is loading accepts all heartbeats. They do not show that this one lasts.
             self._lasted_us[key] = max(request.sent_us, self._lasted_us.get(key, 0))
 
     def judge(self, life: int, seen: Seen) -> None:
@@ -238,8 +239,8 @@ class Covered(_OfEachGeneration):
 class OneLeader(_OfEachGeneration):
     """All members of a generation get the same leader and protocol.
 
-    Only members that got their assignment count. For example, no member saw generation 5 complete, and the coordinator
-    moves. Then the group may use generation 5 again, with another leader.
+    Only members that got their assignment count. The reason: if no member saw generation 5 complete, and the
+    coordinator moves, the group may use generation 5 again, with another leader.
     """
 
     name = "one-leader"
@@ -306,7 +307,7 @@ class GenerationsRise(Promise):
         self._arrived_us: dict[str | None, int] = {}  # By member id: its first JoinGroup
         self._lost_us: list[int] = []  # When JoinGroups were sent whose effect is unknown
         self._left: set[str | None] = set()  # The member ids in LeaveGroups
-        # After an accepted request, no member can be removed earlier than this.
+        # No member is removed within this time after an accepted request.
         self._shortest_us = min(
             (1000 * min(each.session_timeout_ms, each.rebalance_timeout_ms) for each in group.scripts.values()),
             default=0,
@@ -320,8 +321,9 @@ class GenerationsRise(Promise):
         self._life: dict[int, Seen] = {}
         self._life_us = at_us
         self._complete = 0  # The highest generation that was complete
-        # By member id: its last accepted request while no rebalance was waiting for it, and while one may have been.
+        # By member id: its last accepted request when no rebalance was waiting for it.
         self._steady: dict[str | None, Request] = {}
+        # By member id: its last accepted request when a rebalance may have been waiting for it.
         self._rebalancing: dict[str | None, Request] = {}
         self._lives.append(self._life)
 
@@ -375,12 +377,17 @@ class GenerationsRise(Promise):
         number = join.generation
         assert number is not None
         if join.sent_us < self._life_us and number > 1:
-            # It may be a response of an earlier life, too. If it is not, nothing is known of the generation.
+            # It may belong to the earlier life: its effect on this one is unknown.
             insort(self._lost_us, join.sent_us)
             return
         newest = self._newest_before(join)
+        goes_back = newest > number
         is_again = number in self._life and self._life[number].is_used_again_by(join, self._arrived_us[join.member_id])
-        if newest > number == 1 or ((newest > number or is_again) and self._may_have_started_over(join)):
+        if goes_back and number == 1:
+            starts_over = True
+        else:
+            starts_over = (goes_back or is_again) and self._may_have_started_over(join)
+        if starts_over:
             # The group has started over, which it may do only after it has been empty.
             present = list(self._present(join))
             if present:
@@ -394,9 +401,9 @@ class GenerationsRise(Promise):
                     members=[each.member for each in present],
                 )
             self._begin_life(done_us(join))
-            newest, is_again = 0, False
+            goes_back = is_again = False
         seen = self._seen(join)
-        if newest > number:
+        if goes_back:
             seen.back.append(join)
             seen.newest = max(newest, seen.newest)
         if is_again:
@@ -408,7 +415,7 @@ class GenerationsRise(Promise):
             self.case()
 
     def _newest_before(self, join: Request) -> int:
-        """Return the latest generation that was complete before a JoinGroup was sent; 0 if none is after its own."""
+        """Return the latest generation above a JoinGroup's own that was complete before it was sent; 0 without one."""
         number = join.generation or 0
         if number >= self._complete:
             return 0
@@ -422,7 +429,10 @@ class GenerationsRise(Promise):
         )
 
     def _may_have_started_over(self, join: Request) -> bool:
-        """Return whether the group may have been empty, and the JoinGroups of its new generations before were lost."""
+        """Return whether the group may have been empty, and have started over.
+
+        Then JoinGroups whose effect is unknown must have begun the new generations below this one.
+        """
         assert join.generation is not None
         complete_us = done_us(self._life[self._complete].syncs[0])
         # A new group rejects member ids that it does not know.
@@ -499,10 +509,10 @@ class GenerationsRise(Promise):
             return
         before, after = previous.joins[0], seen.joins[0]
         # A generation is not seen if the JoinGroups that began it were lost.
-        unseen = self._lost_between(0, done_us(after))
+        lost = unseen = self._lost_between(0, done_us(after))
         if {join.member_id for join in previous.joins}.isdisjoint(join.member_id for join in seen.joins):
-            # The group may have been empty, which is a generation of its own: at first, and after each lost JoinGroup.
-            unseen += unseen + 1
+            # The group may have become empty: at first, and after each lost JoinGroup. Each time skips a generation.
+            unseen = 2 * lost + 1
         if skipped > unseen:
             self.violation(
                 f"{self.group.name} went from generation {previous.number} to {seen.number}",
@@ -516,5 +526,5 @@ class GenerationsRise(Promise):
 
 
 def _last_us(request: Request) -> int:
-    """Return when the last one of several folded requests was sent, also before the engine gives it."""
+    """Return when a request was sent; of folded requests, when the last one was sent, even if it is still to come."""
     return request.sent_us if request.until_us is None else request.until_us

@@ -47,7 +47,7 @@ _SERVICE = frozenset({"SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat", "Offse
 """Requests whose successful response shows that the group has service."""
 
 _PLAIN = MEMBER_APIS - {*PARKED_APIS, "LeaveGroup"}
-"""Requests that say nothing when they are sent, unless they are in vain."""
+"""Requests that `sent` ignores if they succeed."""
 
 
 class Chain:
@@ -56,11 +56,11 @@ class Chain:
     Attributes:
         from_us: When the first request was sent.
         to_us: When the last request was given up.
-        requests: Number of requests.
-        members: Their members.
-        groups: Their groups.
-        apis: Their APIs.
-        broker: The broker of the last request; None if it is unknown.
+        requests: Number of requests; for the check of brokers only.
+        members: Their members; for the check of groups only.
+        groups: Their groups; for the check of brokers only.
+        apis: Their APIs; for the check of groups only.
+        broker: The broker of the last request; None if it is unknown. For the check of groups only.
     """
 
     __slots__ = ("apis", "broker", "from_us", "groups", "members", "requests", "to_us")
@@ -149,10 +149,10 @@ class GroupsServed(GroupObserver):
 
         # The last response that shows service; at first, the first request; None before it.
         self._since_us: int | None = None
-        # Requests in vain by when they are given up, and the chains of those that were given up since the last service.
+        # A heap of requests in vain, by when they are given up. The number decides between equal times.
         self._in_vain: list[tuple[int, int, Request]] = []
         self._number = 0
-        self._chains = Chains()
+        self._chains = Chains()  # The requests in vain that were given up since the last service.
         self._planned_too = Chains()  # The same with the time of planned outages.
 
         # What the coordinator may wait for.
@@ -286,7 +286,7 @@ class GroupsServed(GroupObserver):
         while in_vain and in_vain[0][0] <= at_us:
             done_us, _, request = heappop(in_vain)
             is_moved = request.error in MOVED or request.missing == LOST
-            if is_moved and request.member is not None and self._waits_until(done_us):
+            if is_moved and request.member is not None and self._waits_until(done_us) > 0:
                 # If another broker loads the group, all sessions begin again.
                 self._wait_us = max(self._wait_us, done_us + self._session_us)
             self._add(request, done_us)
@@ -308,7 +308,7 @@ class GroupsServed(GroupObserver):
             chain.members.add(request.member)
 
     def _add_lookup(self, from_us: int, to_us: int) -> None:
-        """Add the time of look-ups in vain, for which all members wait that run, and are not suspended."""
+        """Add a time of look-ups in vain. All running members wait for them, except suspended ones."""
         if any(resumed_us < to_us for resumed_us in self._running.values()):
             self._chain(from_us, to_us, LOOKUP, -1)
 
@@ -335,7 +335,10 @@ class GroupsServed(GroupObserver):
                     chain.members.add(member)
 
     def _waits_until(self, at_us: int) -> int:
-        """Return until when the coordinator may wait for members that have stopped."""
+        """Return until when the coordinator may wait for members that have stopped; 0 if it waits for none.
+
+        Members whose LeaveGroup is overdue at this time count as stopped from now on.
+        """
         for member, (left_us, session_us) in list(self._leaving.items()):
             if left_us + BOUND_US < at_us:  # It could not say that it leaves.
                 del self._leaving[member]
@@ -344,9 +347,11 @@ class GroupsServed(GroupObserver):
         return max(self._wait_us, *pending) if pending else self._wait_us
 
     def _hear(self, from_us: int, until_us: int) -> None:
-        """Take note of a time in which the group had responses, or waited as it should, and of the silence before it.
+        """Measure the silence before a time in which the group had responses, or waited as it should.
 
-        An action ends no silence: then `until_us` is 0.
+        Args:
+            from_us: When this time began.
+            until_us: When it ended. 0 if the silence goes on: for an action, and at the end of the replay.
         """
         if self._running and from_us - self._heard_us > self._notable_us:
             resumed_us = min(self._running.values())

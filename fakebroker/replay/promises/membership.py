@@ -24,16 +24,24 @@ _IN_GENERATION = frozenset({"SyncGroup", "Heartbeat", "OffsetCommit"})
 
 
 def _is_known(request: Request) -> bool:
-    """Return whether the response shows that the coordinator knows the member. The member id is checked first."""
+    """Return whether the response shows that the coordinator knows the member.
+
+    A coordinator checks the member id before the generation. So ILLEGAL_GENERATION also shows that it knows the member.
+    """
     if request.error == REBALANCE_IN_PROGRESS:
         return request.api == "Heartbeat"
     return request.error in (0, ILLEGAL_GENERATION) and request.api != "LeaveGroup"
 
 
 class _Latest:
-    """The latest request, and the latest request of any other member.
+    """Two requests: the latest one, and the latest one of any other member than its sender.
 
-    So for each member, it has the latest request that another member sent.
+    So for each member, the latest request of another member is known.
+
+    Attributes:
+        last: The latest request.
+        owner: Its sender, as in `Request.owner`.
+        before: The latest request of another member than `owner`.
     """
 
     __slots__ = ("before", "last", "owner")
@@ -41,7 +49,7 @@ class _Latest:
     def __init__(self) -> None:
         self.owner: str | None = None
         self.last: Request | None = None
-        self.before: Request | None = None  # The latest one of another member than `owner`.
+        self.before: Request | None = None
 
     def add(self, owner: str | None, request: Request) -> None:
         if self.last is None or request.sent_us >= self.last.sent_us:
@@ -72,7 +80,8 @@ class _Member:
         life: The life of the group at its last accepted request.
         generation: The generation of its last accepted request.
         beats: The latest successful heartbeats of all members in this generation.
-        requests: The latest accepted requests of all members in this generation, except heartbeats.
+        requests: The latest other requests of all members in this generation that were accepted, except JoinGroups.
+            They include heartbeats with REBALANCE_IN_PROGRESS.
     """
 
     __slots__ = (
@@ -172,8 +181,8 @@ class SilentOut(Promise):
             member.life, member.generation = life, generation
             member.beats = self._beats.setdefault((life, generation), _Latest())
             member.requests = self._requests.setdefault((life, generation), _Latest())
-        # Commits, and heartbeats with REBALANCE_IN_PROGRESS, are also accepted after the end of a session has begun the
-        # next rebalance: they do not show that the generation continues.
+        # When a session ends, a rebalance begins. During it, commits are still accepted, and heartbeats get
+        # REBALANCE_IN_PROGRESS. So neither shows that the generation continues.
         (member.beats if api == "Heartbeat" and error == 0 else member.requests).add(owner, request)
 
     def end(self) -> None:
@@ -193,7 +202,7 @@ class SilentOut(Promise):
         self._silences.append(_Silence(last, member.alive_us, member.patience_us, member.own, following))
 
     def _judge_return(self, silence: _Silence, request: Request) -> None:
-        """The member sends a request after its session must have ended: is it rejected?"""
+        """Report a member whose session must have ended, if its next request is not rejected."""
         last, since_us, until_us = silence.last, silence.since_us, request.sent_us
         if last.member_id != request.member_id:
             return  # a new member, or a static one that has started again
@@ -217,7 +226,7 @@ class SilentOut(Promise):
             )
 
     def _judge_generation(self, silence: _Silence, own: tuple[int, int], later: dict[tuple[int, int], _Latest]) -> None:
-        """The end of a session ends the generation: does the generation of the member continue?"""
+        """Report a member whose session must have ended, if its generation goes on without a rebalance."""
         last, following = silence.last, silence.next
         completed_us = self.group.generations[own].completed_us
         if completed_us is None:
@@ -233,7 +242,8 @@ class SilentOut(Promise):
         other = self._beats[own].of_another(owner) if own in self._beats else None
         if other is not None and other.sent_us > limit_us:
             # A coordinator that moves or restarts starts all sessions again, and may return to this generation if the
-            # next one was not complete. Members may look it up only after their first heartbeats to it: all count.
+            # next one was not complete. Members may look it up only after their first heartbeats to it. So each look-up
+            # until the heartbeat of the other member counts.
             if not self.group.kept_coordinator(since_us, other.sent_us):
                 return
             self.case()
@@ -254,7 +264,7 @@ class SilentOut(Promise):
             self.case()  # other members are in a later generation
 
     def _later_requests(self) -> dict[tuple[int, int], _Latest]:
-        """Return the latest accepted requests after each generation, in the same life."""
+        """Return, for each generation, the latest accepted requests in later generations of the same life."""
         later: dict[tuple[int, int], _Latest] = {}
         sum_of_life, life = _Latest(), -1
         for key in sorted(self.group.generations.keys() | self._requests.keys(), reverse=True):
@@ -283,10 +293,26 @@ class _Session:
         self.beat: Request | None = None
 
 
+class _Observed:
+    """A member that is observed.
+
+    Attributes:
+        moves: How often a member of the group had lost its coordinator by then.
+        since_us: Since when a removal of the member would have been seen: since its assignment. After a lost
+            coordinator, since the next assignment, or since the next coordinator must have loaded. None if unknown.
+    """
+
+    __slots__ = ("moves", "since_us")
+
+    def __init__(self) -> None:
+        self.moves = 0
+        self.since_us: int | None = None
+
+
 class BeatingStays(Promise):
     """A successful heartbeat restarts the session, and shows that the group is not rebalancing.
 
-    So soon after this heartbeat, neither the session timeout nor the rebalance timeout can have expired.
+    Therefore, neither the session timeout nor the rebalance timeout can expire shortly after such a heartbeat.
     """
 
     name = "beating-stays"
@@ -298,8 +324,7 @@ class BeatingStays(Promise):
     def __init__(self, group: Group, run: Run) -> None:
         super().__init__(group, run)
         self._sessions: dict[str, _Session] = {}
-        self._observed: dict[str, tuple[int, int | None]] = {}
-        # By member id: the number of look-ups so far, and since when a removal would have been seen.
+        self._observed: dict[str, _Observed] = {}  # By member id.
         self._counted: set[str] = set()
 
     def sent(self, request: Request) -> None:
@@ -351,33 +376,29 @@ class BeatingStays(Promise):
         )
 
     def _observe(self, member_id: str, request: Request) -> None:
-        """Count a member once it has sent heartbeats for longer than its session timeout.
-
-        It is observed from its assignment on. A look-up interrupts that, because the coordinator may load afterwards.
-        """
+        """Count a member once it has sent heartbeats for longer than its session timeout."""
         assert request.member is not None
         assert request.done_us is not None
         session_us = self.group.scripts[request.member].session_timeout_ms * 1000
         moved_us, done_us, row = self.group.moved_us, request.done_us, request.row
-        looked_up, since_us = self._observed.get(member_id, (-1, None))
-        if looked_up != len(moved_us):
-            if row is not None and since_us is not None and moved_us[looked_up] > since_us + session_us:
-                self._count(member_id)  # its heartbeats went on until the look-up
+        observed = self._observed.get(member_id)
+        if observed is None:
+            observed = self._observed[member_id] = _Observed()
+        if observed.moves != len(moved_us):
+            # The coordinator was lost, and the next one may load for a while. Then it answers heartbeats of members
+            # that it does not know, so that the member is observed again only after that.
+            since_us, lost_us = observed.since_us, moved_us[observed.moves]
+            if row is not None and since_us is not None and lost_us > since_us + session_us:
+                self._count(member_id)  # its heartbeats went on until then
                 return
-            first_us = done_us if row is None else max([row.sent_us, *moved_us[-1:]])
-            since_us = first_us + LOADING_US if moved_us else None
-        if request.error == 0 and request.api == "SyncGroup":
-            since_us = done_us if since_us is None else min(since_us, done_us)
-        elif (
-            request.error == 0
-            and request.api == "Heartbeat"
-            and since_us is not None
-            and done_us > since_us + session_us
-        ):
-            self._count(member_id)
+            heard_us = done_us if row is None else max(row.sent_us, moved_us[-1])
+            observed.moves, observed.since_us = len(moved_us), heard_us + LOADING_US
+        if request.error != 0:
             return
-        if looked_up != len(moved_us) or request.api == "SyncGroup":
-            self._observed[member_id] = len(moved_us), since_us
+        if request.api == "SyncGroup":
+            observed.since_us = done_us if observed.since_us is None else min(observed.since_us, done_us)
+        elif request.api == "Heartbeat" and observed.since_us is not None and done_us > observed.since_us + session_us:
+            self._count(member_id)
 
     def _count(self, member_id: str) -> None:
         if member_id not in self._counted:
@@ -390,18 +411,18 @@ class _Late:
 
     Attributes:
         complete: The response that completed the later generation.
-        is_proof: Whether there is a response that proves that the coordinator has loaded the group.
-        proof: The last such response that accepts the member.
+        is_loaded: Whether a response proves that the coordinator has loaded the group.
+        accepted: The last such response that accepts the member.
         beat: The last successful heartbeat.
-        heartbeat: The last heartbeat, whether accepted or rejected.
+        heartbeat: The last heartbeat that succeeded, or was rejected with an error that ends the generation.
     """
 
-    __slots__ = ("beat", "complete", "heartbeat", "is_proof", "proof")
+    __slots__ = ("accepted", "beat", "complete", "heartbeat", "is_loaded")
 
     def __init__(self, complete: Request) -> None:
         self.complete = complete
-        self.is_proof = False
-        self.proof: Request | None = None
+        self.is_loaded = False
+        self.accepted: Request | None = None
         self.beat: Request | None = None
         self.heartbeat: Request | None = None
 
@@ -459,17 +480,18 @@ class StaleRefused(Promise):
             if error == 0:
                 late.beat = request
         else:
-            late.is_proof = True
+            late.is_loaded = True
             if api == "Heartbeat" or error == 0:
-                late.proof = request
+                late.accepted = request
 
     def end(self) -> None:
         for late in self._late.values():
-            accepted = late.proof or (late.beat if self._is_kept(late.complete, late.beat) else None)
-            if accepted is not None or late.is_proof or self._is_kept(late.complete, late.heartbeat):
-                self.case()
+            accepted = late.accepted or (late.beat if self._is_kept(late.complete, late.beat) else None)
             if accepted is None:
+                if late.is_loaded or self._is_kept(late.complete, late.heartbeat):
+                    self.case()
                 continue
+            self.case()
             if late.beat is not None and late.beat.sent_us > accepted.sent_us:
                 accepted = late.beat
             assert late.complete.done_us is not None
@@ -488,7 +510,7 @@ class StaleRefused(Promise):
         """Return whether the coordinator was the same until a heartbeat.
 
         A coordinator that is loading answers all heartbeats without an error. Members may look it up only after their
-        first heartbeats to it, so the last heartbeat decides.
+        first heartbeats to it. So look-ups until the last heartbeat count.
         """
         assert complete.done_us is not None
         return heartbeat is not None and self.group.kept_coordinator(complete.done_us, heartbeat.sent_us)
@@ -506,7 +528,7 @@ class FencedRefused(Promise):
     def __init__(self, group: Group, run: Run) -> None:
         super().__init__(group, run)
         self._synced: set[str] = set()
-        self._holders: dict[str, Request] = {}  # By instance id: the first SyncGroup of the last id that took over.
+        self._holders: dict[str, Request] = {}  # By instance id: the first SyncGroup of its newest member id.
         self._fenced: dict[str, Request] = {}  # By old member id: the SyncGroup of the new one.
         self._late: set[str] = set()
         self._accepted: dict[str, Request] = {}
@@ -588,7 +610,8 @@ class UnknownRefused(Promise):
         if is_removed or (request.api == "LeaveGroup" and error == 0):
             self._ended[member_id] = request
         elif is_known or error in MOVED:
-            # The coordinator has the member again, which was reported; or another one may not know that it was removed.
+            # Either the coordinator has accepted the member again, which was reported. Or another coordinator has the
+            # group now, and may not know that the member was removed.
             self._ended.pop(member_id, None)
 
     def _judge(self, member_id: str, ended: Request, request: Request, *, is_known: bool) -> None:
@@ -599,7 +622,7 @@ class UnknownRefused(Promise):
         if ended.broker != request.broker or not self.group.kept_coordinator(since_us, until_us):
             return  # another coordinator may not know that the member was removed
         if ended.sent_us < self._lost_us.get(member_id, 0) <= until_us:
-            return  # the connection was lost: a coordinator that has restarted may not know it either
+            return  # a request was lost: the coordinator may have restarted, and not know that the member was removed
         self.case()
         if is_known:
             reason = "the response UNKNOWN_MEMBER_ID" if ended.error == UNKNOWN_MEMBER_ID else "it had left"

@@ -1,8 +1,8 @@
 """Promises as observers: each sees the events of one group in order of time. Does not depend on Spark.
 
 A request is two events: `sent` when it was sent, and `answered` when its response was read. At equal times, `sent`
-comes first. A promise may use a response only from `answered` on. A request without a response has no `answered`, but
-an `unanswered` right after `sent`.
+comes first. A request without a response has an `unanswered` right after `sent`, and no `answered`. In `sent`, the
+response is known already: a promise that uses it there knows more than the member that sends the request.
 
     class OneLeader(Promise):
         apis = frozenset({"JoinGroup", "SyncGroup"})
@@ -37,7 +37,7 @@ It removes an expired member within this time. It also serves a group within thi
 """
 
 OVERDUE_US = 4_000_000
-"""A parked request is overdue so many microseconds after the rebalance timeout. Members give up after 5 s."""
+"""A parked request is overdue this long after the rebalance timeout. Members give up 5 s after the timeout."""
 
 REQUEST_TIMEOUT_US = 30_000_000
 """Time that a client waits for responses to requests that are never parked (`request.timeout.ms`), in microseconds."""
@@ -51,7 +51,8 @@ RETENTION_US = 60_000_000
 TARGET_HEARTBEATS = 3
 """Number of heartbeats that a partition may need to move.
 
-One heartbeat of the old owner says that it has given up the partition. The new owner gets it with its next heartbeat.
+The first one tells the old owner to give up the partition. The next one says that it has. With one more, the new owner
+gets the partition.
 """
 
 SESSION_APIS = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"})
@@ -67,14 +68,16 @@ ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
 
 
 class Request(NamedTuple):
-    """A request with its response, or another row about a group. It has the fields of `events.Event`, and three more.
+    """A request with its response, or another row about a group.
+
+    It has the fields of `events.Event` without `lookups`, and two more: `done_us` and `row`.
 
     Attributes:
         done_us: When its response was read; None without a response.
-        row: The row, if this is the last request of a row that stands for several heartbeats; else None. Observers get
-            such a row as two requests. The first heartbeat has the `count`, and the last heartbeat has a `count` of 0.
-            Between them, heartbeats were sent at regular intervals, and all got the same response.
-        found: In a FindCoordinator, the coordinators of this group, as in `events.Event`.
+        row: The row, if this is the last request of a row that stands for several requests; else None. Observers get
+            such a row as two requests. The first one has the `count`, and the last one has a `count` of 0. Between
+            them, requests were sent at regular intervals, and all got the same response.
+        found: In a FindCoordinator, the coordinator of this group, as in `events.Event`.
     """
 
     scheduled_us: int
@@ -137,11 +140,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the whole run before the first event. Times are in microseconds.
 
     Attributes:
-        end_us: When the last request of the run was sent.
+        end_us: When the last request of the run was sent, or the last action done.
         partitions: Partition counts of the topics whose count did not change.
         answering: Pairs of a broker and a second since the Unix epoch. In this second, the broker answered a request
-            that was less than a second old.
-        listed_us: When the reader of committed records sent its last answered ListTransactions; None without one.
+            about a group that was less than a second old.
+        listed_us: When the reader of committed records sent its last successful ListTransactions; None without one.
         delay_us: `group.initial.rebalance.delay.ms`.
         session_us: `group.consumer.session.timeout.ms`, the session timeout in the consumer protocol.
         heartbeat_us: `group.consumer.heartbeat.interval.ms`, the heartbeat interval in the consumer protocol.
@@ -155,8 +158,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     session_us: int = 45_000_000
     heartbeat_us: int = 5_000_000
 
-    def answers_around(self, broker: int, at_us: int) -> bool:
-        """Return whether a broker answered other requests in the three seconds before a time."""
+    def answers_before(self, broker: int, at_us: int) -> bool:
+        """Return whether a broker answered requests in the three whole seconds before a time."""
         second = at_us // 1_000_000
         return any((broker, second - before) in self.answering for before in (1, 2, 3))
 
@@ -268,7 +271,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Promise:
-    """A promise to the members of one group. Read a subclass from top to bottom; each exception is a branch.
+    """A promise to the members of one group. Read a subclass from top to bottom: each situation in which
+    the promise does not apply is a branch.
 
     A case is a situation in which a violation would have been seen. Each violation belongs to a case.
 
@@ -386,8 +390,9 @@ class Observation:
         )
         self._methods: dict[str, Sequence[list[_Method]]] = {}  # By API, as in `_OF_APIS`.
         self._number = count()
+        # A heap of later events: responses, and the last requests of rows that stand for several.
         self._later: list[tuple[int, int, int, Request, bool]] = []
-        # A heap of responses, and of the last requests of folded rows: when it happens, when it was sent, its number.
+        # Time of the event, time of sending, number, request, and whether it is such a last request.
 
     def row(self, request: Request) -> None:
         """Take the next row about the group.
@@ -397,13 +402,13 @@ class Observation:
         sent_us, later = request.sent_us, self._later
         if later and later[0][0] < sent_us:
             self._until(sent_us)
-        if request.kind != "request" and request.api != "OffsetFetch":
+        if request.kind != "request" and request.api != "OffsetFetch":  # A seen OffsetFetch is a part of a response.
             for method in self._acted if request.kind == "act" else self._seen:
                 method(request)
             return
         if request.count > 1 and (at_us := request.until_us) is not None:
             last = request._replace(sent_us=at_us, scheduled_us=at_us, done_us=at_us, count=0, row=request)
-            heappush(later, (at_us, at_us - 1, next(self._number), last, True))
+            heappush(later, (at_us, 0, next(self._number), last, True))  # before the responses at this time
         sent, unanswered, _ = self._methods.get(request.api) or self._methods_of(request.api)
         for method in sent:
             method(request)

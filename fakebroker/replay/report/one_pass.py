@@ -40,7 +40,7 @@ from fakebroker.replay.run_directory import EVENTS, MEMBERS
 from fakebroker.replay.script.script import Script, script_of
 
 _ROWS_PER_PART = 250_000
-"""Rows that a task holds at a time."""
+"""Rows that a part has on average. A task holds all rows of a part."""
 
 _OBJECTS = 20_000
 """Rows that are Python objects at a time."""
@@ -60,9 +60,9 @@ class Known(msgspec.Struct):
     Attributes:
         bounds: When the run began and ended.
         sums: The sums over all rows that the availability checks need.
-        sent_us: When the last request was sent.
-        answering: Pairs of a broker and a second in which it answered.
-        listed_us: When the last answered ListTransactions was sent; 0 if there is none.
+        sent_us: When the last request was sent, or the last action done.
+        answering: As in `Run`.
+        listed_us: When the last successful ListTransactions was sent; 0 without one.
     """
 
     bounds: Bounds = Bounds()
@@ -207,7 +207,7 @@ def observations(
     }
     of_none: list[Observer] = [each for each in promises if each is Answered]
     for key, rows in groupby(_in_order(table), key=itemgetter(0)):
-        # The rows of the reader of committed records are about no group: their key is its name.
+        # The Fetch requests of the reader of committed records are about no group: their key is its name.
         group = Group(
             key if key in named else None, members.pop(key or "", {}), uses_consumer_protocol=key in consumers
         )
@@ -268,7 +268,7 @@ def keyed(table: pa.Table) -> pa.Table:
 def in_this_process(
     table: pa.Table, scripts: pa.Table, run: Circumstances, plan_of: PlanOf
 ) -> tuple[Known, Plan, Results]:
-    """Return the results of all rows. For small runs, this is faster than starting tasks.
+    """Return what is known, the plan and the results of all rows. For small runs, this is faster than starting tasks.
 
     Args:
         table: The rows.
@@ -284,10 +284,10 @@ def in_this_process(
 def in_spark(
     spark: SparkSession, directory: Path, rows: int, run: Circumstances, plan_of: PlanOf
 ) -> tuple[Known, Plan, Results]:
-    """Return the results of all rows, computed by tasks of Spark.
+    """Return what is known, the plan and the results of all rows, computed by tasks of Spark.
 
     First, tasks divide the files of rows and scripts by group, into one folder for each part. Then, a task for each
-    part computes its results. Spark only runs the tasks: its own shuffle takes 90 us a row, these files 5.
+    part computes its results. Spark only runs the tasks: its own shuffle takes 90 us a row, these files 2.
 
     Args:
         spark: The session. Its tasks can read and write the directory.
@@ -301,18 +301,17 @@ def in_spark(
     rows_files, script_files = (
         [str(path) for path in sorted((directory.absolute() / name).glob("*.parquet"))] for name in (EVENTS, MEMBERS)
     )
-    files = [*rows_files, *script_files]
     shutil.rmtree(parts, ignore_errors=True)
     try:
         for number in range(count):
             (parts / str(number)).mkdir(parents=True)
-        known, first_act_ms = Known(), None
-        divide = partial(_divide, parts=parts, count=count, run=run)
-        for found in context.parallelize([*enumerate(files)], len(files)).map(divide).collect():
-            if isinstance(found, Known):
-                known.add(found)
-            elif found is not None:
-                first_act_ms = found if first_act_ms is None else min(found, first_act_ms)
+        known = Known()
+        divide_rows = partial(_divide_rows, parts=parts, count=count, run=run)
+        for found in context.parallelize([*enumerate(rows_files)], len(rows_files)).map(divide_rows).collect():
+            known.add(found)
+        divide_scripts = partial(_divide_scripts, parts=parts, count=count)
+        firsts = context.parallelize([*enumerate(script_files)], len(script_files)).map(divide_scripts).collect()
+        first_act_ms = min((each for each in firsts if each is not None), default=None)
         plan, results = plan_of(known, first_act_ms), Results()
         compute = partial(_results_of_part, plan=plan, scripts_schema=pq.read_schema(script_files[0]))
         folders = [str(parts / str(number)) for number in range(count)]
@@ -323,40 +322,59 @@ def in_spark(
     return known, plan, results
 
 
-def _divide(numbered: tuple[int, str], parts: Path, count: int, run: Circumstances) -> Known | float | None:
-    """Divide a file of rows or scripts by group.
-
-    Returns:
-        Of rows, what is known from them; of scripts, when the first action is due.
-    """
+def _divide_rows(numbered: tuple[int, str], parts: Path, count: int, run: Circumstances) -> Known:
+    """Divide a file of rows by group, and return what is known from them."""
     number, path = numbered
-    known, first_act_ms, name = Known(), None, Path(path).parent.name
-    with ExitStack() as stack, pq.ParquetFile(path) as file:
-        writers: dict[int, pa.ipc.RecordBatchFileWriter] = {}
+    known = Known()
+    with pq.ParquetFile(path) as file, _PartWriters(parts, f"{EVENTS}-{number}", count) as writers:
+        for batch in file.iter_batches(_BATCH_ROWS):
+            table = pa.Table.from_batches([batch]).select(SCHEMA.names).cast(SCHEMA)
+            known.add(known_of(table, run))
+            writers.write(keyed(table))
+    return known
+
+
+def _divide_scripts(numbered: tuple[int, str], parts: Path, count: int) -> float | None:
+    """Divide a file of scripts by group. Return when their first action is due, in milliseconds; None without one."""
+    number, path = numbered
+    firsts_ms = []
+    with pq.ParquetFile(path) as file, _PartWriters(parts, f"{MEMBERS}-{number}", count) as writers:
         for batch in file.iter_batches(_BATCH_ROWS):
             table = pa.Table.from_batches([batch])
-            if name == EVENTS:
-                table = table.select(SCHEMA.names).cast(SCHEMA)
-                known.add(known_of(table, run))
-                table = keyed(table)
-            else:
-                earliest = pc.min(pc.struct_field(pc.list_element(table["acts"], 0), "at_ms")).as_py()
-                first_act_ms = earliest if first_act_ms is None else min(first_act_ms, earliest)
-                table = table.append_column("key", table["group"])
-            keys = pc.dictionary_encode(table["key"].combine_chunks(), null_encoding="encode")
-            part_of = np.array([crc32((key or "").encode()) % count for key in keys.dictionary.to_pylist()], np.int64)
-            part = part_of[keys.indices.to_numpy(zero_copy_only=False)]
-            order = np.argsort(part, kind="stable")
-            table, ends = table.take(pa.array(order)), np.searchsorted(part[order], np.arange(count + 1))
-            for each in range(count):
-                if ends[each] == ends[each + 1]:
-                    continue
-                if each not in writers:
-                    place = str(parts / str(each) / f"{name}-{number}.arrow")
-                    options = pa.ipc.IpcWriteOptions(compression="lz4")
-                    writers[each] = stack.enter_context(pa.ipc.new_file(place, table.schema, options=options))
-                writers[each].write_table(table.slice(ends[each], ends[each + 1] - ends[each]))
-    return known if name == EVENTS else first_act_ms
+            firsts_ms.append(pc.min(pc.struct_field(pc.list_element(table["acts"], 0), "at_ms")).as_py())
+            writers.write(table.append_column("key", table["group"]))
+    return min((each for each in firsts_ms if each is not None), default=None)
+
+
+class _PartWriters(ExitStack):
+    """Writes tables as files, one in the folder of each part that gets rows.
+
+    Args:
+        parts: The folder of the parts.
+        name: Name of the files.
+        count: Number of parts.
+    """
+
+    def __init__(self, parts: Path, name: str, count: int) -> None:
+        super().__init__()
+        self._parts, self._name, self._count = parts, name, count
+        self._writers: dict[int, pa.ipc.RecordBatchFileWriter] = {}
+
+    def write(self, table: pa.Table) -> None:
+        """Write each row of a table to the part of its `key`."""
+        keys = pc.dictionary_encode(table["key"].combine_chunks(), null_encoding="encode")
+        part_of = np.array([crc32((key or "").encode()) % self._count for key in keys.dictionary.to_pylist()], np.int64)
+        part = part_of[keys.indices.to_numpy(zero_copy_only=False)]
+        order = np.argsort(part, kind="stable")
+        table, ends = table.take(pa.array(order)), np.searchsorted(part[order], np.arange(self._count + 1))
+        for number in range(self._count):
+            if ends[number] == ends[number + 1]:
+                continue
+            if number not in self._writers:
+                place = str(self._parts / str(number) / f"{self._name}.arrow")
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                self._writers[number] = self.enter_context(pa.ipc.new_file(place, table.schema, options=options))
+            self._writers[number].write_table(table.slice(ends[number], ends[number + 1] - ends[number]))
 
 
 def _results_of_part(folder: str, plan: Plan, scripts_schema: pa.Schema) -> bytes:
