@@ -71,7 +71,7 @@ class EmbeddedCluster:
             time.sleep(_CHECK_EVERY_S)
 
     def _with_failed_actions(self, outcomes: list[str | None], log: str) -> list[str | None]:
-        """Return outcomes in which events whose faults have performed an event that failed have its error."""
+        """Return the outcomes. If an action of a fault has failed, its error is the outcome of the fault's event."""
         for _, error in _logged(log, "(action failed)"):
             command = error.partition("(")[0]
             for index, (line, outcome) in enumerate(zip(self._sent, outcomes, strict=False)):
@@ -82,7 +82,7 @@ class EmbeddedCluster:
 
 
 def _logged(log: str, what: str) -> list[tuple[str, str]]:
-    """Return the messages of a log that begin with a pattern, as the text of its group and what follows.
+    """Return the messages of a log that begin with a pattern, as the text of its group and the rest of the message.
 
     A message may have several lines, such as the state of a group. Tracebacks are left out.
     """

@@ -605,7 +605,7 @@ class Numbers(Section, frozen=True, kw_only=True):
         startup: The requests sent before the steady state; null if it begins at once.
         steady: The requests sent in the steady state; null if there is none.
         apis: The requests by API and source.
-        subtotals: The requests of each source, and those of the APIs with requests from both sources.
+        subtotals: The requests by source. Also the requests by API, for APIs with requests from both sources.
         broker_skew_by_chance: Range of `broker_skew` (`metrics`) in 9 of 10 runs if each of these groups is on a random
             broker; as in `offsets_partitions`.
         metrics: The metrics for `[[expect]]` tables, by name.

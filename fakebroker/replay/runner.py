@@ -78,12 +78,12 @@ class PreparedReplay(msgspec.Struct, frozen=True, kw_only=True):
         workload: The workload, scaled.
         seed: Seed of all random choices.
         bootstrap: Bootstrap servers of the cluster, embedded or not; empty in memory.
-        cluster: The embedded cluster, if there is one.
+        cluster: The embedded cluster; None without one.
         out: Directory for the results.
         partitions: Number of partitions of each topic.
         brokers: Addresses of the brokers by node id; none in memory.
         client_config: As in `ReplayOptions`.
-        security: What the file has.
+        security: The security settings in `client_config`.
         transport: As in `ReplayOptions`.
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.

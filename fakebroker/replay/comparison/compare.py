@@ -309,7 +309,7 @@ def problems_of(
 
 
 def _problems_of_run(name: str, run: Summary) -> Iterator[str]:
-    """Yield why the numbers of one run are not those of a complete, healthy run."""
+    """Yield the reasons why the numbers of a run may be wrong: it was interrupted, or not healthy."""
     if not run.head.complete:
         yield f"{name} ended early, after {run.numbers.span_s:,.1f} s: its numbers cover the time until then."
     if run.head.cluster.reachable is False:
@@ -343,7 +343,7 @@ def _settings(run: Summary) -> dict[str, Any]:
 
 
 class _Check(msgspec.Struct, frozen=True):
-    """A check of a verdict: its sentence, its outcome, whether the outcome is bad, and what it is based on."""
+    """A check of a verdict: its sentence, its outcome, whether the outcome is bad, and its evidence."""
 
     what: str
     outcome: str

@@ -1,7 +1,7 @@
 """The charts of a comparison: each has both runs in one picture, on the same axes.
 
-The charts are half as wide as those of a report, so that two are beside each other on a wide page and their text is
-readable on a narrow one. Does not depend on the page.
+A chart is half as wide as a report's. Two charts are beside each other on a wide page, and their text is readable on a
+narrow page. Does not depend on the page.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class Chart(NamedTuple):
     """A chart with its heading.
 
     Attributes:
-        title: What it shows, with the unit.
+        title: Its heading, with the unit.
         svg: The chart.
     """
 

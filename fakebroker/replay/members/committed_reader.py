@@ -1,6 +1,6 @@
 """Reads the records of transactions as a consumer with `read_committed` does, and lists open transactions.
 
-What it sees is recorded for the promises about transactions: each batch of a transaction, returned or skipped; the last
+Records its observations for the promises about transactions: each batch of a transaction, returned or skipped; the last
 stable offsets; and transactions that are open for longer than a moment. Polls at fixed intervals, from the ends of the
 partitions at its start. Does not depend on sockets or clocks.
 """
@@ -212,7 +212,7 @@ class CommittedReader:
             self._record(row)
 
     def _add(self, event: Event, *, is_news: bool) -> None:
-        """Record a Fetch, or add it to the row of the one before to the same broker if it has no news."""
+        """Record a Fetch. A Fetch without news is added to the row of the previous Fetch from the same broker."""
         folded = self._folded.pop(event.broker, None)
         if folded is not None:
             if not is_news and folded.offsets == event.offsets:

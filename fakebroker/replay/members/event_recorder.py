@@ -203,7 +203,7 @@ def _offsets_of(offsets: Sequence[Sequence[Growth] | None], of_series: _Numbers,
 
 
 def _repeated(counts: Sequence[int] | _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Return, for `counts[i]` elements for each i, the index i of each element and its number among those of i."""
+    """Repeat each index i `counts[i]` times, and number the copies: [2, 1] gives [0, 0, 1] and [0, 1, 0]."""
     index = np.repeat(np.arange(len(counts)), counts)
     first = np.cumsum(counts) - np.array(counts)
     return index, np.arange(len(index)) - first[index]

@@ -95,9 +95,8 @@ class Event(NamedTuple):
         broker: Node id of the broker; -1 if it is unknown.
         group: Group id; `None` for Metadata, and for requests about several groups.
         member: Name of the member in its script; `None` for look-ups and loads.
-        generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's. Of
-            the consumer protocol it is the member epoch; for a ConsumerGroupHeartbeat that is accepted, the one in the
-            response.
+        generation: Generation in the request; for a JoinGroup, in the response; for an action, the member's. With the
+            consumer protocol, the member epoch; for a ConsumerGroupHeartbeat that is accepted, in the response.
         error: First error code in the response, 0 if there is none; `None` without a response.
         lookups: Number of groups, or of transactional ids, in a FindCoordinator; number of groups in an OffsetFetch or
             DescribeGroups of a load.
@@ -109,14 +108,14 @@ class Event(NamedTuple):
             Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
             ListTransactions a transaction that is open, since `scheduled_us` at the latest.
         count: Number of requests in the row: more than 1 if heartbeats, or Fetch requests of the reader, are folded
-            into one row, which has the times of the first one and the longest latency.
+            into one row, which has the times of the first request and the longest latency.
         until_us: When the last of several folded requests was sent; without a response, when the connection was lost or
             the wait ended; else `None`. Also `None` for a request that is pending at the end of the replay.
         missing: Why there is no response: `lost`, because the connection was refused or closed; `unanswered`, because
             the client waited in vain for as long as it waits; or `cut off`, because the replay ended or the script
             stopped the member. `None` with a response, and for an action.
-        member_id: Member id in the request; for a JoinGroup, the one in the response. In rows of the reader of
-            committed records, its name.
+        member_id: Member id in the request; for a JoinGroup, in the response. In rows of the reader of committed
+            records, its name.
         instance_id: `group.instance.id` of the member.
         leader: Member id of the leader in a JoinGroup response.
         protocol: Protocol in a JoinGroup response.
@@ -130,8 +129,8 @@ class Event(NamedTuple):
         source: "load" for requests of `[[load]]` tables and of the reader of committed records, else "members". A
             FindCoordinator that members and loads wait for is of the members.
         transaction: In requests of a transactional producer, and in rows about its transactions: its producer id and
-            epoch (for an InitProducerId, those in the response), the number of the transaction among those of the
-            member, and whether it is committed or aborted, in an EndTxn and in batches that the reader has seen.
+            epoch (for an InitProducerId, from the response), the number of the transaction among the member's
+            transactions, and whether it is committed or aborted, in an EndTxn and in batches that the reader has seen.
         epoch: Member epoch in a ConsumerGroupHeartbeat request: 0 to join, -1 to leave, -2 to leave for a while as a
             static member.
         owned: Partitions that the member has, in a ConsumerGroupHeartbeat request, as `topic-partition`; `None` if the

@@ -105,7 +105,7 @@ class MemberDriver:
         self._heartbeats = FrameCache()
 
     def tick(self, now_ms: float) -> None:
-        """Call the member at a deadline, and do what it requests."""
+        """Call the member at a deadline, and carry out its requests."""
         self.member.tick(now_ms)
         self.run(now_ms)
 

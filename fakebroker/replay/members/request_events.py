@@ -133,7 +133,7 @@ def consumer_heartbeat_event(
         sent: When and where it was sent.
         latency_us: Time until the response.
         request: The request.
-        response: The response, if there is one.
+        response: The response; None without one.
         script: The script of its member.
         names: Names of topics by id.
         missing: Why there is no response, as in `Event.missing`.
@@ -172,7 +172,7 @@ def answered_event(
     script: Script,
     names: Mapping[bytes, str] = NO_NAMES,
 ) -> Event:
-    """Return the event of a request with a response; `names` are those of topics by id."""
+    """Return the event of a request with a response. `names` has the names of topics by id."""
     if type(request) is HeartbeatRequest:
         assert type(response) is HeartbeatResponse
         return heartbeat_event(sent, latency_us, response.error_code, request, script)

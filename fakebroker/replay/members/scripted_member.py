@@ -82,7 +82,7 @@ _NORMAL, _SLOW = Mode.NORMAL, Mode.SLOW  # A global is faster than an attribute 
 
 
 class Timer(IntEnum):
-    """Timers of a scripted member, in addition to those of the client's member. Ties are resolved in this order.
+    """Timers of a scripted member, in addition to its client's timers. Ties are resolved in this order.
 
     RESUME: The mode ends.
     ACTION: The next action of the script is due.
@@ -103,7 +103,7 @@ class ScriptedMember:
     """A member that follows a script. One request is in flight at a time, the others are queued.
 
     After each call the driver (`MemberDriver`) calls `take_disconnect`, `take_discovery`, `take_metadata` and
-    `take_request`, does what they return, and reads `next_deadline` again.
+    `take_request`, carries out their results, and reads `next_deadline` again.
 
     Only `_execute_effects` performs the effects of `member`. Call it after each call of `member` that may add effects.
 
@@ -481,7 +481,7 @@ class ScriptedMember:
 
     @property
     def _heartbeat_interval_ms(self) -> float:
-        """The heartbeat interval; that of the script if the member does not know the brokers' one."""
+        """The member's heartbeat interval; the script's while the member does not know the brokers' interval."""
         return self.member.heartbeat_interval_ms or self.script.heartbeat_interval_ms
 
     def _send_own(self, request: GroupRequest, scheduled_ms: float) -> None:
@@ -558,7 +558,7 @@ class ScriptedMember:
         self._cancel(Timer.LEAVE_TIMEOUT)
 
     def _record_unanswered(self, missing: str, now_ms: float, *, ended: bool = True) -> None:
-        """Record the request in flight, if there is one, without a response.
+        """Record a request in flight without a response. No effect without such a request.
 
         Args:
             missing: Why there is none, as in `Event.missing`.

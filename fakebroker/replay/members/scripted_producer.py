@@ -1,4 +1,4 @@
-"""The transactional producer of a scripted member: what it sends and when, and the events of its requests.
+"""The transactional producer of a scripted member: its requests, their times, and their events.
 
 Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Producer` of
 `fakebroker.client` decides how requests follow each other; the scripted producer begins transactions, ends them as its

@@ -2,7 +2,7 @@
 
 A group may also have members of the classic protocol, before, during or after a migration. In heartbeats, `epoch` is
 the member epoch in the request. It is 0 to join, -1 to leave, and -2 to leave for a while as a static member.
-`generation` is the epoch in the response, if there is no error.
+`generation` is the epoch in a response without an error.
 """
 
 from collections.abc import Iterator, Sequence

@@ -503,7 +503,7 @@ class GenerationsRise(Promise):
                 previous = seen
 
     def _compare(self, previous: Seen, seen: Seen) -> None:
-        """Compare a generation with the one before, in the order of numbers."""
+        """Compare a generation with the previous generation, in the order of numbers."""
         skipped = seen.number - previous.number - 1
         if skipped == 0:
             return

@@ -178,7 +178,7 @@ class Names(msgspec.Struct):
     first: list[str] = []
 
     def add(self, names: Iterable[str], count: int) -> None:
-        """Add members, of which some may be named."""
+        """Add `count` members. Not all of their names need to be given."""
         self.count += count
         self.first = sorted([*self.first, *names])[:MOST_NAMES]
 
@@ -499,7 +499,7 @@ def _outside(
 
 
 class ScriptsDone(GroupObserver):
-    """Members that did not do all actions of their scripts, and those that an error has stopped."""
+    """Members that did not do all actions of their scripts, and members that an error has stopped."""
 
     name = "scripts-done"
 
@@ -556,7 +556,7 @@ class ScriptsDone(GroupObserver):
 
 
 class _Plan:
-    """What a member plans, and what it sends.
+    """The requests that a member plans and sends.
 
     Attributes:
         since_us: Since when it runs; None while it does not run.
@@ -599,7 +599,7 @@ class _Plan:
 
 
 class RequestsSent(GroupObserver):
-    """How much populations send, compared with what they plan.
+    """The number of requests that populations send, compared with their plans.
 
     A member plans one heartbeat per interval while it runs. It plans none while its script suspends it, or while its
     JoinGroup or SyncGroup may be parked. A transactional producer plans one transaction per interval. While a

@@ -80,7 +80,7 @@ class Chain:
 
 
 class Chains:
-    """Chains of requests in vain. A request is sent at most `CHAIN_US` after the one before was given up."""
+    """Chains of requests in vain. A request is sent at most `CHAIN_US` after the previous request was given up."""
 
     def __init__(self) -> None:
         self.all: list[Chain] = []

@@ -44,7 +44,7 @@ def _transaction_of(request: Request) -> str:
 
 
 class _Initialized(NamedTuple):
-    """An InitProducerId: the request, when its response was read, and what it returned."""
+    """An InitProducerId: the request, when its response was read, and the producer id and epoch in the response."""
 
     at_us: int
     producer_id: int | None
@@ -426,7 +426,8 @@ class _Highest:
     Attributes:
         offset: The offset.
         request: The last Fetch that returned it.
-        lower: Two later Fetch requests: the first with a lower offset, and the one with the lowest offset.
+        lower: The first later Fetch with a lower offset, the later Fetch with the lowest offset, and this offset; None
+            without a lower offset.
     """
 
     __slots__ = ("lower", "offset", "request")

@@ -319,7 +319,7 @@ def _label_width_pt(numbers: Sequence[int]) -> float:
 
 
 def _width_pt(axes: Axes) -> float:
-    """Return the approximate width of axes: that of the figure without legend and labels."""
+    """Return the approximate width of axes in points: their share of the figure, without legend and labels."""
     place = axes.get_subplotspec()
     columns = place.get_gridspec().ncols if place is not None else 1
     figure = axes.get_figure(root=True)
@@ -328,7 +328,7 @@ def _width_pt(axes: Axes) -> float:
 
 
 def startup_area(axes: Axes, until_s: float | None) -> None:
-    """Shade the time until the steady state, if there is one."""
+    """Shade the time until the steady state; nothing without a steady state."""
     if until_s:
         axes.axvspan(0, until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
 

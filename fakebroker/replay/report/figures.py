@@ -115,7 +115,7 @@ def _member_states(states: MembersOverTime) -> dict[str, Sequence[float]]:
 
 
 def _unknown(numbers: Sequence[float]) -> dict[str, Sequence[float]]:
-    """Return the series of unknown states, if there are any."""
+    """Return the series of unknown states; empty if all numbers are 0."""
     return {charts.UNKNOWN: numbers} if any(numbers) else {}
 
 

@@ -189,7 +189,7 @@ def _with_estimates(counts: pa.Table, kinds: pa.Table, time: str | None, steady_
     Of folded requests with a longest latency of `key`, one has this latency and the others (`n - known`) are at most as
     long. They are distributed to all latencies up to `key` of the same API, source, broker and time, in proportion to
     the requests that have these latencies, known or estimated. (This is the product-limit estimate of Kaplan and Meier
-    for values of which only an upper bound is known.) If all latencies are known, the result is their number.
+    for values with only a known upper bound.) If all latencies are known, the result is their number.
 
     The estimate is too low if some members always get slow responses, because their other heartbeats then count as
     fast ones. It is never less than the least latency that is known.

@@ -61,7 +61,7 @@ def numbers_of(
     """Return the numbers of a run.
 
     Args:
-        rows: Rows by what they count. A `broker`, `api`, `source` or `slice` that is None means the total; an
+        rows: Rows by subject, such as "errors". A `broker`, `api`, `source` or `slice` that is None means the total; an
             `is_steady` that is None is the whole replay. Rows of "rebalances" have a `part`: "all", "length" (histogram
             of durations), "slice" or "population" (by slice and population). Rows of "over_time" are the sums of all
             APIs by slice.

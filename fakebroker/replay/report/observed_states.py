@@ -51,7 +51,7 @@ class Generations(NamedTuple):
         group: Code of the group.
         began_us: When the first request to join the generation was sent.
         ended_us: When the last member that joined had its assignment; `NULL` if no member got one.
-        over_us: `ended_us`, if there is one. Else when the next generation began, or the end of the replay.
+        over_us: `ended_us`. If it is `NULL`: when the next generation began, or the end of the replay.
     """
 
     group: Ints

@@ -98,11 +98,11 @@ class Slices(msgspec.Struct, frozen=True):
 
 
 def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> list[RequestsOverTime]:
-    """Return rates and latencies by API and source, from rows with these, `slice`, `requests` and the quantiles.
+    """Return rates and latencies by API and source.
 
     Args:
         slices: The time slices.
-        rows: The rows; those of an API and source follow each other.
+        rows: Rows with `api`, `source`, `slice`, `requests` and quantiles, grouped by API and source.
     """
     found = []
     for (api, source), group in groupby(rows, key=itemgetter("api", "source")):

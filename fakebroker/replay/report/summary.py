@@ -101,7 +101,7 @@ def _slack_ms(workload: Mapping[str, Any]) -> float:
 
 
 def _broker_times(head: Head) -> dict[str, int]:
-    """Return the settings of the brokers that decide what they promise, as in `observer.Run`."""
+    """Return the brokers' settings that the promises depend on, as in `observer.Run`."""
     config = Config(head.workload["cluster"]["config"] if head.cluster.embedded else {})
     return {
         "delay_us": 1000 * config.number("group.initial.rebalance.delay.ms"),

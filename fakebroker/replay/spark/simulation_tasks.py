@@ -111,9 +111,9 @@ def simulation_settings(plan: TaskPlan) -> SimulationSettings:
 
 
 def with_other_outcomes(outcomes: Mapping[int, Outcome], plan: TaskPlan) -> dict[int, Outcome]:
-    """Return the outcomes of complete simulations, with those of conditions that no simulation has evaluated.
+    """Return the outcomes of complete simulations, and of conditions that no simulation has evaluated.
 
-    These are about groups in offsets partitions without members. Their clusters are simulated here.
+    These conditions are about groups in offsets partitions without members. Their clusters are simulated here.
 
     Args:
         outcomes: Outcomes by index in the plan's events.
@@ -192,7 +192,7 @@ def _sum(before: Tally, now: Tally) -> Tally:
 
 
 def _run(simulation: Simulation, before: Tally, sender: Sender, files: EventFiles) -> bool:
-    """Run a simulation: write its events, and report the sum of its tally and `before`, that of earlier simulations.
+    """Run a simulation: write its events, and report its tally plus `before`, the tally of earlier simulations.
 
     Returns:
         Whether the driver has requested the task to end early.

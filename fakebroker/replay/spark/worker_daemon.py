@@ -1,7 +1,7 @@
 """The process that forks Spark's Python workers, with the modules of the members already imported.
 
 Spark runs it in local sessions instead of `pyspark.daemon`. Workers share the memory of these modules, and none of them
-spends a second on importing them. The imports start no threads except that of jemalloc, which allows forks.
+spends a second on importing them. The imports start no threads except jemalloc's thread, which allows forks.
 """
 
 import os

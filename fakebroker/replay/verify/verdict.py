@@ -130,7 +130,7 @@ def _actual(actual: Number | None) -> str:
 
 
 def with_default_expectation(expected: Sequence[Expectation]) -> list[Expectation]:
-    """Return the expectations with `MEMBERS_JOIN`, unless they have one about the same metric."""
+    """Return the expectations. Adds `MEMBERS_JOIN` if none is about its metric."""
     is_overridden = any(expectation.metric == MEMBERS_JOIN.metric for expectation in expected)
     return [*expected] if is_overridden else [*expected, MEMBERS_JOIN]
 

@@ -313,7 +313,7 @@ def _plain(value: object) -> object:
 
 
 def check_static(where: str, population: Groups, release: Release) -> Iterator[ConfigError]:
-    """Check that the cluster supports static members, if there are any."""
+    """Check that the cluster supports the static members of a population."""
     grows = population.grow is not None and population.grow.how == "static"
     if release < _STATIC_MEMBERS and (population.static or grows):
         key, value = ("static", population.static) if population.static else ("grow.how", "static")

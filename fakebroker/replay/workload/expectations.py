@@ -119,10 +119,10 @@ class Expectation(Table, frozen=True):
         value: Value to compare with.
         api: For some metrics: only requests of this API.
         source: For some metrics: only requests of the `members`, including the look-ups of their coordinators, or only
-            those of `load`, the `[[load]]` tables. If not given, both.
+            requests of `load`, the `[[load]]` tables. If not given, both.
         groups: For some metrics: only groups of this population.
-        per: For some metrics: divide the number by that of the groups, or of the members, so that `value` also applies
-            with another number of them, as with `--scale`.
+        per: For some metrics: divide by the number of groups, or of members. So `value` also applies with another
+            number of them, as with `--scale`.
     """
 
     metric: str

@@ -34,7 +34,7 @@ def names_in(path: Path, column: str) -> list[str]:
 
 
 def names_of(population: Groups, names: Iterable[str]) -> Iterator[str]:
-    """Yield those of the names that groups of a population have."""
+    """Yield the names that belong to groups of a population."""
     if population.from_file is not None:
         own = set(names_in(Path(population.from_file), population.from_column)[: population.count])
         yield from (name for name in names if name in own)

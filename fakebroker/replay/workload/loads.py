@@ -12,7 +12,7 @@ LoadKind = Literal["find-coordinators", "fetch-offsets", "describe-groups", "lis
 
 
 class Load(Table, frozen=True):
-    """Requests of an administrative tool, in addition to those of the members.
+    """Requests of an administrative tool, in addition to the members' requests.
 
     Attributes:
         kind: Type of the requests: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups. `add-members` sends a

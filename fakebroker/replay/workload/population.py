@@ -289,5 +289,5 @@ class Groups(Table, frozen=True):
 
     @property
     def arrived_s(self) -> float:
-        """The time at which all members have started, except those of `grow`, in seconds."""
+        """The time at which all members have started, without the members that `grow` adds, in seconds."""
         return self.arrival.at_s + self.arrival.spread_s(self.member_count, self.group_count)

@@ -75,7 +75,7 @@ def _with_count(population: Groups, count: int) -> Groups:
 
 
 def _with_smaller_groups(population: Groups, factor: float) -> Groups:
-    """Return a population whose groups have fewer members, if they have more than `FEWEST_MEMBERS`."""
+    """Return a population with smaller groups; unchanged if no group can have more than `FEWEST_MEMBERS` members."""
     grown = population.grow.instances if population.grow else 0
     most = population.max_members + grown
     if most <= FEWEST_MEMBERS:

@@ -52,7 +52,7 @@ def ends(span: Span) -> tuple[float, float]:
 
 
 def check_span(key: str, span: Span | None) -> Iterator[ConfigError]:
-    """Yield the mistake in a span, if there is one."""
+    """Yield the mistake in an invalid span."""
     if span is None:
         return
     least_s, most_s = ends(span)

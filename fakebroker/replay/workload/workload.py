@@ -41,7 +41,7 @@ class Cluster(Table, frozen=True):
 
     Attributes:
         brokers: Number of brokers.
-        first_node_id: Node id of the first broker; those of the others follow.
+        first_node_id: Node id of the first broker; the other brokers have the next ids.
         as_version: Release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
         proposals: Experimental protocol extensions that the brokers implement; they are not in any release of Kafka.
         config: Broker settings by their names in Kafka, as for `fakebroker serve --config`.
