@@ -330,7 +330,7 @@ class DataDirectoryError(FakebrokerError):
 
 
 class DiskFullError(DataDirectoryError):
-    """There is no space for files of a data directory. What it has already is intact."""
+    """There is no space for files of a data directory. Its existing files are intact."""
 
 
 class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like TimeoutError.

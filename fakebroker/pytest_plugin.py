@@ -436,7 +436,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test if its faults did not do what it assumes: an action failed, or a fault was applied to no request."""
+    """Fail a test if its faults did not work as it assumes: an action failed, or a fault was applied to no request."""
     __tracebackhide__ = True
     reason = None
     try:

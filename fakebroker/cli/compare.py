@@ -37,7 +37,7 @@ def compare(
       0    the verdict on AFTER is passed, or as on BEFORE and no outcome is worse
       1    the comparison could not be completed
       2    a directory or an option is invalid
-      3    the verdict on AFTER is failed, the one on BEFORE was not or an outcome is worse
+      3    the verdict on AFTER is failed, and BEFORE has not failed or an outcome is worse
       4    as 3, but the verdict on AFTER is inconclusive
     """
     from fakebroker.replay import commands

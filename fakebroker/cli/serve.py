@@ -197,7 +197,7 @@ def serve(
     """Run a fake cluster until SIGINT or SIGTERM.
 
     Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With several
-    listeners, these are the addresses of the first one; those of the others follow, one line for each, such as
+    listeners, these are the addresses of the first listener. One line for each other listener follows, such as
     bootstrap.servers.CLIENTS=HOST:PORT,... With --tls, prints ssl.truststore.location=PATH on the next line. With
     --control, prints control=URL on the next line. Prints none of them if a port is in use. With --data-dir, it ends
     with status 1 if the disk fails.

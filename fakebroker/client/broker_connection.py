@@ -125,13 +125,13 @@ class BrokerConnection:
     # Opening: negotiation of versions, then authentication
 
     def open(self, client_id: str, negotiated: NegotiatedVersions | None = None) -> bytes | bytearray:
-        """Return the first bytes to send: those of ApiVersions, or of SaslHandshake if versions are known.
+        """Return the first bytes to send: ApiVersions, or SaslHandshake if versions are known.
 
-        If there are none, the connection is open.
+        If the result is empty, the connection is open.
 
         Args:
             client_id: `client.id` of requests until the connection is open.
-            negotiated: The versions, if they are known from an earlier connection to the broker.
+            negotiated: The versions from an earlier connection to the broker; None if unknown.
 
         Raises:
             AuthenticationError: There is no valid token.
@@ -230,8 +230,8 @@ class BrokerConnection:
     ) -> bytes | bytearray:
         """Return the bytes to send for a request; `user` receives the response.
 
-        They are those of its frame. If the client has to authenticate again, they are those of SaslHandshake, or none,
-        and the frame is held until then.
+        They are usually the request's frame. If the client has to authenticate again, the frame is held until then, and
+        the bytes are the SaslHandshake; none if it was sent before.
 
         Raises:
             ProtocolError: The version cannot represent the request.

@@ -24,7 +24,7 @@ class ClientSecurity:
         sasl_plain_password: The password, also with SCRAM.
         sasl_oauth_token: The token, or a function that returns one; it is called for each authentication, and must not
             block.
-        ssl_cafile: PEM file with certificates of the authorities to trust; None for those of the system.
+        ssl_cafile: PEM file with certificates of the authorities to trust; None for the system's.
         ssl_certfile: PEM file with the client's certificate chain; None for none.
         ssl_keyfile: PEM file with its key; None if it is in `ssl_certfile`.
         ssl_password: The password of the key; None for none.

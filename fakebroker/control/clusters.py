@@ -1,4 +1,4 @@
-"""The registry of the controlled clusters: the one the process was started with, and those created later.
+"""The registry of the controlled clusters: the first, with which the process was started, and clusters created later.
 
 Manages their lifecycle; operations on a cluster are in `routes`.
 """
@@ -278,7 +278,7 @@ class Clusters:
         """Return the path of the data directory of a new cluster; None if it has none.
 
         Args:
-            name: The name of the directory, which cannot lead out of that of all data directories.
+            name: The name of the directory. It cannot lead out of the parent of all data directories.
 
         Raises:
             ConfigError: The name is not valid, or clusters have no data directories.

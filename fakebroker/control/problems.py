@@ -85,7 +85,7 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
         expected: What was expected instead.
 
     Attributes:
-        mistakes: All errors, if there are several.
+        mistakes: All errors; `body` lists them if they are several.
         timeout: The wait that has timed out, if one has.
         wait: The id with which it can be continued.
     """

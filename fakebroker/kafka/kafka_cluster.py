@@ -1,7 +1,7 @@
 """`KafkaCluster`: a real Kafka with the handles of `FakeCluster`, for tests that run on both.
 
-A test may only touch what is its own. So topics and groups that exist before it are refused, and what it has made is
-deleted at its end.
+A test may only touch its own topics and groups. So topics and groups that exist before it are refused, and the test's
+topics and groups are deleted at its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class KafkaCluster(WaitingCluster):
         is_fresh: Whether Kafka has just been started. Then its internal topics are created first, so that the first
             commit of a client does not get NOT_COORDINATOR.
         required: Arguments of a `FakeCluster` that this Kafka is compared with when it is entered; see `require`.
-        release: The release of Kafka, if it is known.
+        release: The release of Kafka; None if unknown.
         left: After the end: sentences about what this test has left behind, or has found to be used by others.
 
     Raises:

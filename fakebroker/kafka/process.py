@@ -183,11 +183,11 @@ class ApacheKafka:
     """A cluster of Apache Kafka on the loopback address. A context manager that starts it, and ends it.
 
     Args:
-        release: A key of `RELEASES`, such as "4.2", or a full version; by default that of the folder with jars, else
-            the newest one.
+        release: A key of `RELEASES`, such as "4.2", or a full version; by default the version of the jars in `jars`,
+            else the newest release.
         brokers: The number of brokers.
         controllers: How many of them, from the first one, are controllers, too; all by default.
-        racks: The racks of the brokers, if they have some.
+        racks: The rack of each broker; empty for no racks.
         config: Settings of all brokers, by Kafka's names. They override the defaults here; None removes one.
         port: The port of the first broker; the others use the ports that follow. 0 selects free ports.
         data_dir: Keep the data in this folder, and continue with them at the next start. Without it, they are in a

@@ -82,7 +82,7 @@ class Idle(msgspec.Struct, frozen=True):
     """A member that only repeats beats.
 
     Attributes:
-        beats: What it repeats.
+        beats: The repeated beats.
         until_ms: When it has something else to do; infinite if never.
     """
 
@@ -290,7 +290,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name in commands and reports.
-        summary: What it is, in one line.
+        summary: Its description, in one line.
         member: Makes a member.
         coordinator: Makes the coordinator of a broker.
         has_replies: Whether a broker reads the next request of a connection only after `CoordinatorPort.reply`.

@@ -1,6 +1,6 @@
 """ACLs, and the decision whether they allow an operation on a resource.
 
-Follows Kafka's `StandardAuthorizer` and `StandardAuthorizerData`. Codes are those of `AclOperation`,
+Follows Kafka's `StandardAuthorizer` and `StandardAuthorizerData`. Codes are from `AclOperation`,
 `AclPermissionType`, `ResourceType` and `PatternType`, in which unknown codes are UNKNOWN.
 """
 
@@ -168,7 +168,7 @@ class AclFilter(NamedTuple):
 
 
 class AclStore:
-    """The ACLs of a cluster, in the order in which they were added, and what they allow.
+    """The ACLs of a cluster, in the order in which they were added, and their decisions.
 
     Args:
         acls: The first ACLs.
@@ -207,7 +207,7 @@ class AclStore:
             self._prefix_lengths.setdefault(acl.pattern.resource_type, set()).add(len(acl.pattern.name))
 
     def remove(self, acl: Acl) -> None:
-        """Remove an ACL, if it is there."""
+        """Remove an ACL. No effect if it is not there."""
         if acl in self._acls:
             del self._acls[acl]
             del self._by_pattern[acl.pattern][acl]

@@ -29,7 +29,7 @@ class PlainServer:
         """Return the answer to the client's message, which is empty.
 
         Raises:
-            AuthenticationError: It is refused. Clients show the texts, which are those of Kafka.
+            AuthenticationError: It is refused. Clients show the texts. "Authentication failed: ..." is Kafka's text.
         """
         parts = decode_utf8(token).split("\0")
         if len(parts) != _PARTS:

@@ -325,7 +325,7 @@ class FakeCluster(WaitingCluster, LocalCluster):
 def internals(cluster: FakeCluster) -> LocalOwner:
     """Return the owner of a cluster's handles, with its state: for the control server and tests of this project.
 
-    Use `cluster`, `server.reactor` and what they contain in the cluster's thread only: `internals(c).run(function)`.
+    Use `cluster`, `server.reactor` and their contents in the cluster's thread only: `internals(c).run(function)`.
     """
     return cluster._owner_here
 

@@ -57,8 +57,8 @@ class Polling:
 
     Attributes:
         consumers: The consumers.
-        records: What they have returned in all waits, in the order in which it was read: messages of confluent-kafka,
-            records of other clients.
+        records: The records of all waits, in the order in which they were read: messages of confluent-kafka, records of
+            other clients.
     """
 
     def __init__(self, consumers: Sequence[Any]) -> None:

@@ -330,7 +330,7 @@ _Steps = Generator[_Call | _Pause | _Rest | _Poll, Any, T]
 def _waiting(
     owner: WaitOwner, condition: Condition[Any], watch: Watch, timeout_s: float, poller: ConsumerPoller | None
 ) -> _Steps[Any]:
-    """Wait for a condition, and return what it has found.
+    """Wait for a condition, and return its finding.
 
     Raises:
         WaitTimeout: The condition has not held in time.
@@ -373,7 +373,7 @@ def _settled(
     """After a condition that a group is Stable, poll the consumers until they have their partitions.
 
     Returns:
-        What the condition finds then; `found`, if it does not hold any more. And whether they have them.
+        The condition's finding then, or `found` if it does not hold any more. And whether they have their partitions.
     """
     if not any(map(_is_stable, handle_conditions(condition))):
         return found, True
@@ -389,7 +389,7 @@ def _settled(
 
 
 def _evaluated_here(owner: WaitOwner, condition: Condition[Any]) -> _Steps[Found | None]:
-    """Evaluate a condition in the present, with its predicates, and return what it finds.
+    """Evaluate a condition in the present, with its predicates, and return its finding.
 
     The other conditions are evaluated before and after the predicates. The whole condition has to hold both times.
     """
@@ -470,7 +470,7 @@ class WaitingCluster(ClusterHandle):
         Args:
             condition: The condition.
             timeout_s: Maximum wait in wall-clock seconds, under any clock.
-            polling: Consumers to poll meanwhile: a list, or a `Polling`, which keeps what they have read. After a
+            polling: Consumers to poll meanwhile: a list, or a `Polling`, which keeps the records. After a
                 condition that a group is Stable, they are polled until each has the partitions that the group has
                 assigned to it.
 

@@ -101,7 +101,7 @@ class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         client_host: As Kafka formats it, such as "/127.0.0.1".
         metadata: The bytes of its JoinGroup metadata.
-        assignment: Its partitions; None if the assignment is not that of a consumer.
+        assignment: Its partitions; None if they are not in the format of consumers.
         assignment_data: The bytes of its assignment.
         is_expected: Whether the member was registered with `Admin.add_members_to_group` and has not joined yet.
         rack_id, member_epoch, subscribed_topic_names, subscribed_topic_regex: Of members of groups of type "consumer";

@@ -25,7 +25,7 @@ NOT_A_CONSUMER_GROUP = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FO
 
 
 def describe_groups() -> AdminApiHandler[str, GroupDescription]:
-    """Describe groups of both types, those of KIP-848 first (Kafka's `DescribeConsumerGroupsHandler`)."""
+    """Describe groups of both types, groups of KIP-848 first (Kafka's `DescribeConsumerGroupsHandler`)."""
 
     def read(
         response: ConsumerGroupDescribeResponse, _groups: Sequence[str], coordinator: Node | None

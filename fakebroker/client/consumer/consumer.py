@@ -189,7 +189,7 @@ class Consumer:
 
         Args:
             partitions: Partitions, or start offsets by partition. Without a start offset, reading starts at the offset
-                committed for the group id, if there is one, and otherwise as `auto_offset_reset` says.
+                committed for the group id. If none is committed, it starts as `auto_offset_reset` says.
 
         Raises:
             InvalidSubscription: Topics are subscribed to, or a partition is invalid.

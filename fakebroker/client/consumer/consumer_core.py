@@ -316,7 +316,7 @@ class ConsumerCore:
         return operation
 
     def cancel(self, operation: OffsetOperation) -> None:
-        """Stop an operation, if it is still pending."""
+        """Stop a pending operation. No effect on others."""
         self._offsets.cancel(operation)
 
     def _group(self) -> Identity:

@@ -154,7 +154,7 @@ class GroupOffsets:
             self._complete(operation, error)
 
     def cancel(self, operation: OffsetOperation) -> None:
-        """Complete an operation with REQUEST_TIMED_OUT, if it is pending."""
+        """Complete a pending operation with REQUEST_TIMED_OUT. No effect on others."""
         if operation in self._pending:
             self._complete(operation, ErrorCode.REQUEST_TIMED_OUT)
 

@@ -14,7 +14,7 @@ from fakebroker.topic_partition import TopicPartition
 class ManualAssignment:
     """The partitions of `Consumer.assign`; none if topics are subscribed to.
 
-    Reading starts at the offsets committed for the group id of the settings, if there are any, and commits are for it.
+    With a group id in the settings, reading starts at its committed offsets, and commits are for it.
 
     Args:
         settings: The consumer's settings.

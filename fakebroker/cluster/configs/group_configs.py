@@ -2,8 +2,8 @@
 
 Values are checked, stored and returned. Consumer groups use the configs that begin with `consumer.`; other configs have
 no effect. Source: GroupConfig. The first arguments of `ConfigKey` are the type, the default, the smallest and the
-largest valid number. For these, the brokers' settings give the default and the limits. The table has what they are
-while the brokers' settings are not changed.
+largest valid number. For the `consumer.` configs, brokers' settings override the default and the limits; the table has
+the values for unchanged settings.
 """
 
 import re

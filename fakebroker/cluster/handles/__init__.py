@@ -14,7 +14,7 @@ How to add a command, a view or a condition:
      that lasts until another one undoes it has `@holding("release")`, and returns a context manager.
    - A view returns a struct whose JSON is what HTTP returns; or text, numbers, lists, dicts. A new struct is
      exported in `fakebroker/__init__.py`, and is in `VIEWS` of `tests/documents/python_api.py`.
-   - A condition gets an `Instant`, and returns what it has found at that moment. None: it does not hold.
+   - A condition gets an `Instant`, and returns its finding at that moment. None: it does not hold.
 2. A test of its effect: `tests/cluster/test_commands.py`, `tests/server/test_waits.py`. Required arguments are in
    `tests/support/cluster/method_arguments.py`, so that tests can call every method.
 3. A command that takes answers away is a planned outage: `_outage` and `_ends` in `replay/verify/outages.py`, and the

@@ -40,7 +40,7 @@ from fakebroker.validation import Positive
 
 
 class _Matching:
-    """The requests that match filters, among those in the journal and those that are received later."""
+    """The requests that match filters, from the journal and received later."""
 
     def __init__(self, at: Instant, api: str | None, filters: dict[str, Any]) -> None:
         self.journal: Journal = at.cluster.journal

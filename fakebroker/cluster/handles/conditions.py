@@ -307,8 +307,8 @@ CONVERTERS["condition"] = condition_of
 def condition(
     check: Callable[..., object] | None = None, *, after_requests: bool = False
 ) -> Callable[[Callable[Concatenate[H, Instant, P], R | None]], Callable[Concatenate[H, P], Condition[R]]]:
-    """Declare a condition. The method gets a moment, and returns what it has found then. It returns None if the
-    condition does not hold.
+    """Declare a condition. The method gets a moment, and returns its finding. It returns None if the condition does
+    not hold.
 
     Calling it returns a `Condition`, which does not touch the cluster.
 

@@ -40,7 +40,7 @@ class Definition:
     """The declaration of a command, a view or a condition.
 
     Attributes:
-        kind: What it is.
+        kind: "command", "view" or "condition".
         method: The undecorated method, whose docstring documents it and its arguments.
         handle: The class of its handle.
         name: Its name in events, HTTP and documents: "group.expire", or "advance" for a whole cluster.

@@ -1,4 +1,4 @@
-"""The handles of faults, and of appends that fail: they count what they have affected, and remove it."""
+"""The handles of faults, and of appends that fail: they count the affected requests or appends, and end the fault."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

@@ -120,7 +120,7 @@ class GroupHandle(Handle):
 
         Args:
             partition: The partition; None for all.
-            refused: Whether commits with an error, and those of aborted transactions, are among them.
+            refused: Whether commits with an error, and commits of aborted transactions, are among them.
 
         Raises:
             ConfigError: The journal keeps no messages.
@@ -467,7 +467,7 @@ class GroupHandle(Handle):
 
     @command
     def release(self, state: str | None = None, member: str | None = None) -> None:
-        """Release the group, if it is held.
+        """Release a held group.
 
         Steps that the hold has prevented, such as the end of the join phase, are done when the command returns; the
         steps of a consumer group with the next heartbeats of its members.
@@ -616,7 +616,7 @@ class GroupHandle(Handle):
         """Forget the epoch of a member of a consumer group (KIP-848), as a coordinator that has lost records.
 
         The next heartbeat of the member gets FENCED_MEMBER_EPOCH. So it has to give up all partitions, and can rejoin.
-        The partitions of a dynamic member are free at once; those of a static member are kept for it.
+        The partitions of a dynamic member are free at once; a static member's partitions are kept for it.
 
         Args:
             member: Member id, instance id or client id.

@@ -333,7 +333,7 @@ class TopicHandle(Handle):
 
     @command
     def release_reassignments(self) -> None:
-        """Release reassignments of the topic's partitions, if they are held.
+        """Release held reassignments of the topic's partitions.
 
         Reassignments that are not throttled have completed when the command returns. Throttled ones continue.
 

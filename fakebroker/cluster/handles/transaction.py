@@ -171,7 +171,7 @@ class TransactionHandle(Handle):
 
     @command
     def release(self, state: str | None = None) -> None:
-        """Release the transactional id, if it is held. Records that were held are stored when the command returns.
+        """Release a held transactional id. Records that were held are stored when the command returns.
 
         Args:
             state: The state before which it is held. None: any state.

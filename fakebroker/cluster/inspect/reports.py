@@ -302,7 +302,7 @@ def _timeline(explanation: str, timeline: Timeline | TransactionTimeline, start_
 
 
 def _requests(journal: JournalView, start_ms: float) -> list[str]:
-    """Return a table of the last requests with what they say; runs of idle requests are one line."""
+    """Return a table of the last requests and their contents; a run of idle requests is one line."""
     if journal.mode == "off":
         return ["no requests: the journal is off"]
     positions: dict[tuple[int, TopicPartition], int] = {}

@@ -36,11 +36,11 @@ _MAX_NAMES = 3
 class BlockedGroup(TypedDict):
     """A group whose rebalance waits.
 
-    `sent` of its `members` have sent `request`, and the group waits for that of `missing` members; `blocking` has the
-    names of the first three. If none are missing, it waits for more members (initial rebalance delay), for expected
-    ones, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes` members that
-    have not sent the request by then; null if the group is held, or no timer is running. The wait does not end then if
-    `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
+    `sent` of its `members` have sent `request`, and the group waits for the request of `missing` members; `blocking`
+    has the names of the first three. If none are missing, it waits for more members (initial rebalance delay), for
+    expected members, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes`
+    members that have not sent the request by then; null if the group is held, or no timer is running. The wait does not
+    end then if `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
 
     Members of a consumer group have sent the ConsumerGroupHeartbeat if they have reached the target assignment. It is
     missing from those that have to give up partitions, `partitions` in all, or have not heard of the target assignment.

@@ -32,7 +32,7 @@ class ClusterList(TypedDict):
 class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host", "data_dir")):  # type: ignore[misc]
     """A new cluster: its name, and the arguments of `FakeCluster`; it uses free ports on the first cluster's host.
 
-    `data_dir` is the name of a directory in that of `--control-data-dirs`, without which there are no data directories.
+    `data_dir` is the name of a folder in `--control-data-dirs`. Without this option, clusters have no data directories.
     """
 
     name: str

@@ -76,7 +76,7 @@ class Dispatcher:
             return failure(request, error)
 
     def _parse(self, request: Request) -> tuple[Operation, Clusters | ServedCluster, dict[str, Any]]:
-        """Return the operation, what it operates on, and its arguments.
+        """Return the operation, its cluster or the set of clusters, and its arguments.
 
         Raises:
             Problem: The operation or the cluster does not exist, or a path parameter is invalid.

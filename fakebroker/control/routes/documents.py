@@ -41,7 +41,7 @@ async def get_health(clusters: Clusters) -> Health:
 
 @operation("GET", "/metrics")
 async def get_metrics(clusters: Clusters, accept: str) -> Content:
-    """Get the metrics of all clusters in Prometheus' text format, or in that of OpenMetrics if `Accept` has it."""
+    """Get the metrics of all clusters in Prometheus' text format, or in OpenMetrics' if `Accept` has it."""
     text, media_type = await exposition(clusters, accept)
     return Content(text, media_type)
 

@@ -112,7 +112,7 @@ def _check_known(served: ServedCluster, group_id: str) -> None:
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The number of latest moments, and whether to draw them as text and SVG, which is slow for large groups.
 
-    `width` is that of the SVG in pixels, `max_rows` its number of members or partitions; by default not limited.
+    `width` is the width of the SVG in pixels, `max_rows` its number of members or partitions; by default not limited.
     """
 
     limit: int = MAX_MOMENTS_OF_ONE

@@ -67,7 +67,7 @@ def _filters() -> type[msgspec.Struct]:
 
 
 class JournalFilters(_filters()):  # type: ignore[misc]  # generated from the filters of `requests`
-    """Filters, all of which must match."""
+    """Filters; a request must match all of them."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters except `api`, by name; those that are not given are None."""
@@ -75,7 +75,7 @@ class JournalFilters(_filters()):  # type: ignore[misc]  # generated from the fi
 
 
 class JournalQuery(JournalFilters):
-    """Filters, all of which must match. By default, the last matching requests are returned.
+    """Filters; a request must match all of them. By default, the last matching requests are returned.
 
     With `after`, the first matching requests after that number are returned.
     With `seqs` (comma-separated numbers), only requests with these numbers are returned.

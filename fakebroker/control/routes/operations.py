@@ -1,7 +1,7 @@
 """The table of HTTP operations: each is a function with its path, arguments and result.
 
-If an operation is a command, its arguments are those of the command's definition. Does not depend on
-requests or clusters: `dispatch` calls the functions, `openapi` documents them.
+A command's definition has the arguments of its operation. Does not depend on requests or clusters: `dispatch` calls the
+functions, `openapi` documents them.
 """
 
 import inspect
@@ -112,7 +112,7 @@ def operation(
         method: The HTTP method.
         path: The path.
         status: The status of success.
-        body: The type of `body`, if there is one.
+        body: The type of `body`; None without one.
         media_type: The media type of a result that is `Content`, for the OpenAPI document.
         is_documented: Whether the OpenAPI document has it.
     """

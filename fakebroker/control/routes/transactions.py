@@ -32,7 +32,7 @@ TRANSACTION = f"{CLUSTER}/transactions/{{transactional_id}}"
 
 
 class TransactionQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Filters of transactional ids, all of which must match; `search` is a part of the id, case-insensitive.
+    """Filters; a transactional id must match all of them. `search` is a part of the id, case-insensitive.
 
     With `longer_than_s`, only ids whose transaction began more than so many seconds ago and has not ended. Sorted by
     "name", or with "waiting" first those whose transactions have not ended, longest first.

@@ -45,7 +45,7 @@ class Counts(msgspec.Struct, frozen=True):
     """Counts of groups and members.
 
     Attributes:
-        groups: Number of groups by type and Kafka's name of the state, without those of zombie coordinators.
+        groups: Number of groups by type and Kafka's name of the state, without groups at zombie coordinators.
         members: Number of members by type of the group.
         members_at: Number of members by node id of the broker, including those at zombie coordinators.
     """
@@ -84,7 +84,7 @@ class GroupIndex:
         self._counts_version: object = None
 
     def groups(self) -> Steps[Sequence[AnyGroup]]:
-        """Return the groups sorted by name, without those of zombie coordinators."""
+        """Return the groups sorted by name, without groups at zombie coordinators."""
         version = self._version(self._meter.removals)
         if version is None or version != self._groups_version:
             leaders = self._leaders()

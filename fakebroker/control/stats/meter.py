@@ -75,8 +75,8 @@ class Meter:
         totals: Counts of requests.
         missed: Requests dropped by the journal before they could be counted.
         dropped_before: Requests dropped by journals before the last reset.
-        rebalances: Number of started rebalances by type of the group. Those of a consumer group start when its epoch
-            rises.
+        rebalances: Number of started rebalances by type of the group. A consumer group's rebalance starts when the
+            group's epoch rises.
         rebalance_durations: Times from the start of a rebalance until the group is Stable or Empty, by type.
         rebalances_of: Number of rebalances by group, for existing groups.
         changes: Number of moments of all groups.

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, in its text format or in that of OpenMetrics."""
+"""Metrics for Prometheus, in its text format or in OpenMetrics'."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -44,7 +44,7 @@ class BrokerRate(TypedDict):
 
 
 class Rates(TypedDict):
-    """Current request rates; APIs by name. `latency` is that of all requests of APIs that never wait."""
+    """Current request rates; APIs by name. `latency` covers all requests of APIs that never wait."""
 
     requests_per_s: float
     latency: Latency

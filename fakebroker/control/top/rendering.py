@@ -42,7 +42,7 @@ class Frame(msgspec.Struct, frozen=True):
         width: Columns.
         height: Lines; None for as many as needed.
         choice: The groups to show.
-        footer: The last line, if there is a height.
+        footer: The last line; not shown without a height.
     """
 
     width: int
@@ -60,7 +60,7 @@ class _Section(msgspec.Struct, frozen=True):
 
 
 def render(state: ClusterState, frame: Frame) -> Lines:
-    """Return the lines of a state that fit in a frame: first the members that block groups, if there are any."""
+    """Return the lines of a state that fit in a frame, first any members that block groups."""
     sections = _sections(state, frame)
     title, summary = _title(state.overview), _summary(state.overview)
     blocked = _blocked(state, frame.width)
@@ -155,7 +155,7 @@ def _summary(overview: Row) -> Text:
 
 
 def _blocked(state: ClusterState, width: int) -> _Section:
-    """Return the members that block groups, what they have not sent, for how long, and what happens at what time.
+    """Return the members that block groups, their missing requests, for how long, and what happens at what time.
 
     Narrow terminals show the member, the group and the time only.
     """
@@ -283,7 +283,7 @@ def _group(group: "GroupRow", has_types: bool, is_wide: bool, is_narrow: bool) -
 
 
 def _transactions(transactions: Sequence[Row], now_ms: float, width: int) -> _Section:
-    """Return the transactions that have not ended: for how long, and what they wait for."""
+    """Return the transactions that have not ended: for how long, and why."""
     is_narrow = width < _NARROW
     columns = [_column("OPEN TRANSACTION", ratio=1), Column("STATE", no_wrap=True, width=14)]
     if not is_narrow:

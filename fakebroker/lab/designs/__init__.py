@@ -1,9 +1,9 @@
 """The designs of group coordination, one module each, and their names.
 
-A module converts between the interface of `lab.design` and a member and a coordinator. Those of protocols that brokers
-serve are in `coordinator/` and `client/member/`; those that exist only here are in the module itself. Start with
-classic.py. To add a design, write a module and add its name here; see scenarios/lab/README.md. A study can also run
-designs in other files.
+A module converts between the interface of `lab.design` and a member and a coordinator. Members and coordinators of
+protocols that brokers serve are in `client/member/` and `coordinator/`; the rewrite's in `client/member/rewrite/` and
+`proposals/consumer_rewrite/`; the options' in the module itself and in `options/`. Start with classic.py. To add a
+design, write a module and add its name here; see scenarios/lab/README.md. A study can also run designs in other files.
 """
 
 from importlib import import_module

@@ -30,7 +30,7 @@ class ClassicMember(EffectsMember):
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
@@ -61,7 +61,7 @@ class ClassicCoordinator(GroupCoordinator):
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:

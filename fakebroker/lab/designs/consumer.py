@@ -1,6 +1,6 @@
 """The consumer protocol of KIP-848: the coordinator assigns, members reconcile with their heartbeats.
 
-The coordinator is that of `coordinator`, the member that of `client.member.consumer`. Session timeout and heartbeat
+The coordinator is from `coordinator`, the member from `client.member.consumer`. Session timeout and heartbeat
 interval of a scenario are configs of the group, because brokers have them. Partitions are assigned by `uniform`, the
 default; the assignor of a scenario is one of the classic protocol.
 
@@ -53,7 +53,7 @@ class ConsumerMember(EffectsMember):
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
@@ -119,7 +119,7 @@ class ConsumerCoordinator(GroupCoordinator):
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:

@@ -23,7 +23,7 @@ class EffectsMember:
 
     Args:
         member: The member.
-        port: What it acts through.
+        port: Carries out its actions.
         heartbeat_interval_ms, commit_interval_ms: The intervals of its beats; 0 for no commits.
     """
 
@@ -177,7 +177,7 @@ class EffectsMember:
         self._report()
 
     def _report(self) -> None:
-        """Report the owned partitions and their first offsets, if they have changed."""
+        """Report changes of the owned partitions, and their first offsets."""
         member = self._member
         if member.member_id != self._member_id:
             self._member_id = member.member_id

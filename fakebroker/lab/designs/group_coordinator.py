@@ -21,7 +21,7 @@ class GroupCoordinator:
 
     Args:
         config: The coordinator's settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, config: CoordinatorConfig, port: CoordinatorPort) -> None:

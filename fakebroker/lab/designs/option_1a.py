@@ -74,7 +74,7 @@ class Option1aMember:
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
@@ -225,7 +225,7 @@ class Option1aCoordinator:
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:

@@ -25,9 +25,9 @@ Where the document is silent or contradicts itself, these readings are implement
 - The ownership is written after StartFetcher, as step 5.6 says.
 - The rebalance bit is reset when a rebalance begins, as step 1 says. So at most one more rebalance of a group waits
   while one is executed.
-- A load-balanced rebalancer is the one with the fewest rebalances in its queue and in progress, the first of several.
+- A load-balanced rebalancer has the fewest rebalances in its queue and in progress; of several, it is the first.
 - Consumers that register while a rebalance waits for responses are not part of it.
-- The offsets in StopFetcherResponses replace those of the coordinator, also if they are lower.
+- The offsets in StopFetcherResponses replace the coordinator's offsets, also if they are lower.
 - Closing the connection is the only way to leave, after a last commit.
 - A group without consumers is forgotten, except for its ownership in the registry.
 - RegisterConsumer names no strategy: ranges of each topic. Its other errors and fields, and topic changes, as in option

@@ -40,7 +40,7 @@ class RewriteLabMember(EffectsMember):
 
     Args:
         settings: Its settings; it has no rebalance timeout.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
@@ -68,7 +68,7 @@ class RewriteLabCoordinator:
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
     """
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:

@@ -65,7 +65,7 @@ class Conversation:
 
 
 def message_detail(message: Message) -> str:
-    """Return the generation and the error of a message in parentheses, if it has them."""
+    """Return the generation and the error of a message in parentheses; empty without both."""
     found = []
     generation = getattr(message, "generation_id", getattr(message, "group_generation_id", None))
     if generation is not None:

@@ -14,7 +14,7 @@
      20.000  broker 1 stop
      30.000  partitions 4
 
-After a line of hyphens follows the conversation, which a test compares with that of a new run.
+The conversation follows after a line of hyphens. A test compares it with the conversation of a new run.
 """
 
 from collections.abc import Iterator

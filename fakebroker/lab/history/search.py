@@ -76,7 +76,7 @@ _TAIL_MS = 60_000.0
 
 
 def breaking_histories(design: str, seeds: Iterable[int]) -> dict[str, History]:
-    """Return the first history, among those of the seeds, that breaks each invariant, by the name of the invariant."""
+    """Return the first history that breaks each invariant, by the invariant's name. A seed gives one history."""
     found: dict[str, History] = {}
     for seed in seeds:
         history = random_history(design, seed)

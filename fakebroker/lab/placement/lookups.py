@@ -250,7 +250,7 @@ class LookupRun:
     # Phases
 
     def start_up(self) -> LookupCosts:
-        """Start all clients, and return what it costs until they have found their coordinators."""
+        """Start all clients, and return the costs until they have found their coordinators."""
         started_ms = self._clock.moment_ms
         for client in range(len(self.coordinators)):
             at_ms = started_ms + self._random.uniform(0, self._plan.spread_ms)
@@ -259,7 +259,7 @@ class LookupRun:
         return self._costs(started_ms)
 
     def stop(self, node_id: int) -> LookupCosts:
-        """Let a broker crash, and return what it costs until its clients have found other coordinators."""
+        """Let a broker crash, and return the costs until its clients have found other coordinators."""
         stopped_ms = self._clock.moment_ms
         self.service.stop(node_id)
         del self._brokers[node_id]

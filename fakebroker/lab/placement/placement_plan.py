@@ -71,7 +71,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat_interval_ms: Time between two heartbeats of a member.
         brokers: Numbers of brokers, each compared with each number of partitions.
         partitions: Numbers of partitions of the offsets topic.
-        replication_factor: Replicas of each of these partitions, if there are as many brokers.
+        replication_factor: Replicas of each of these partitions, at most one per broker.
         bootstrap: Number of brokers in the clients' list, for option 2.b: only they are asked first.
         seeds: Seeds of group sizes, replica placement, and the brokers that are asked first.
         lookups: The look-ups.

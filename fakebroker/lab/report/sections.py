@@ -10,7 +10,7 @@ class Chart(msgspec.Struct, frozen=True):
     """A chart with its heading.
 
     Attributes:
-        title: What it shows, with the unit.
+        title: Its heading, with the unit.
         svg: The chart, from `replay.report.charts.drawing`.
     """
 
@@ -37,7 +37,7 @@ class ReportSection(msgspec.Struct, frozen=True):
 
     Attributes:
         title: Its heading.
-        about: What it shows, and what to look for.
+        about: Text about its contents, and what to look for.
         tables: Its tables.
         charts: Its charts, which are beside each other if there is space.
     """

@@ -8,7 +8,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The attribute of `measures.RunResult`.
-        title: What it is, with its unit, in at most 32 characters.
+        title: Its description, with its unit, in at most 32 characters.
         divisor: By which values are divided for the unit of the title.
         is_decisive: Whether it is in the terminal's table.
     """

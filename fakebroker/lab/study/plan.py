@@ -54,7 +54,7 @@ class StudyPlan(msgspec.Struct, frozen=True):
         return design_named(name) if source is None else design_from(*source)
 
     def runs(self) -> list[RunKey]:
-        """Return all runs, those of scenarios with most members first, so that the last ones are short."""
+        """Return all runs. Scenarios with the most members come first, so that the last runs are short."""
         ordered = sorted(self.scenarios, key=lambda name: -self.scenarios[name].member_count)
         return [
             RunKey(design, scenario, seed) for scenario in ordered for seed in self.seeds for design in self.designs

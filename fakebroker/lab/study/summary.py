@@ -1,8 +1,8 @@
 """The comparison of designs: means over seeds with confidence intervals. The contents of `summary.json`.
 
 Intervals are 95 % confidence intervals of the mean by Student's t distribution, over seeds. The same seed gives all
-designs the same script. So the difference between designs is that of pairs of runs: its interval is that of the mean of
-these differences, without the variation between seeds.
+designs the same script. So designs are compared by pairs of runs: the interval is for the mean of the pairs'
+differences, without the variation between seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

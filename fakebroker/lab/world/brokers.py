@@ -103,7 +103,7 @@ class BrokerProcess:
             link.member.plan()  # The response to a beat of the coordinator ends it: the group may rest now.
 
     def on_closed(self, link: MemberLink) -> None:
-        """The client has closed a connection, or its process has ended. What it has sent before is handled."""
+        """The client has closed a connection, or its process has ended. Messages that it sent before are handled."""
         if self.links.pop(link, link) is None:
             link.is_open_at_broker = False
             link.is_ending = bool(link.waiting)

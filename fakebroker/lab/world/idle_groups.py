@@ -141,7 +141,7 @@ class IdleGroups:
     def _plan(
         self, members: list[MemberProcess], until_ms: float
     ) -> list[tuple[MemberProcess, float, list[_Skipped]]] | None:
-        """Return when each member wakes, and what it skips; None if a beat would be in flight whenever all wake."""
+        """Return when each member wakes, and its skipped beats; None if a beat would be in flight whenever all wake."""
         idle = {member.number: self._idle[member.group_id][member.number] for member in members}
         pings = [(member, beat) for member in members for beat in idle[member.number].beats if beat.is_from_coordinator]
         for _ in range(_MOST_SHIFTS):
@@ -211,9 +211,10 @@ def _start_in_flight(beat: Beat, round_trip_ms: float, at_ms: float) -> float | 
 
 
 def _skip(idle: Idle, round_trip_ms: float, until_ms: float) -> tuple[float, list[_Skipped]]:
-    """Return when a member wakes, with no beat in flight and its last commit not sent yet, and what it skips.
+    """Return when a member wakes, and the beats that it skips.
 
-    The last commit is the last one with a response before `until_ms`.
+    At that time, no beat is in flight, and its last commit is not sent yet. The last commit is the last one with a
+    response before `until_ms`.
 
     Commits in beats of the coordinator count only if the member sends none: the last one that it sends replaces them.
     """

@@ -201,7 +201,7 @@ class MemberProcess:
 
     @property
     def link(self) -> MemberLink | None:
-        """Its connection, if it has exactly one."""
+        """Its only connection; None with no connection or several."""
         return next(iter(self._links)) if len(self._links) == 1 else None
 
     def _tick(self, due_ms: float, starts: int) -> None:

@@ -245,7 +245,7 @@ class Ownership:
             self._complete(group, now_ms)
 
     def sent(self, group_id: str, size: int, *, is_beat: bool) -> None:
-        """Count a message of a group for its rebalance, if there is one."""
+        """Count a message of a group for its rebalance. No effect without a rebalance."""
         rebalance = self.groups[group_id].rebalance
         if rebalance is not None:
             rebalance.has_begun = rebalance.has_begun or not is_beat

@@ -73,7 +73,7 @@ class _PerSecond:
         self._amounts[min(int(at_ms // 1000), self._last)] += amount
 
     def spread(self, from_ms: float, until_ms: float, amount: float) -> None:
-        """Add an amount evenly, from the second of `from_ms` to the one before that of `until_ms`."""
+        """Add an amount evenly to the seconds from `from_ms` until before the second of `until_ms`, at least to one."""
         first = min(int(from_ms // 1000), self._last)
         end = min(max(int(until_ms // 1000), first + 1), self._last + 1)
         rate = amount / (end - first)
@@ -123,7 +123,7 @@ class Traffic:
             request, response: The messages.
             count: How often they are exchanged.
             from_ms: When the first request is sent.
-            until_ms: When the one after the last is due.
+            until_ms: When the request after the last is due.
         """
         for message in (request, response):
             size = frame_bytes(message)

@@ -118,7 +118,7 @@ def why(group: Group, last: Moment | None) -> str:
 
     Args:
         group: The group.
-        last: The latest change of its state, if it is known.
+        last: The latest change of its state; None if unknown.
     """
     # The cause mentions only members of its moment; names for all former members would take too long.
     names = short_names([*group.members, *group.pending_members, *_mentioned(last)])

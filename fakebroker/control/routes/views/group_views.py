@@ -51,10 +51,10 @@ class OffsetRow(Committed, frozen=True, kw_only=True):
 class MemberRow(MemberView, frozen=True, kw_only=True):
     """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null.
 
-    `missing_request` is the request that the group waits for, if it waits for one of this member. Epochs, state,
-    target and awaited partitions are those of a member of a consumer group; such a group waits for the heartbeat by
-    which a member confirms that it has given up partitions, or learns of the target assignment. Members of the type
-    classic do both with a JoinGroup. A member of a consumer group that `is_held` is not believed to have given up
+    `missing_request` is the request of this member that the group waits for, else null. Epochs, state, target and
+    awaited partitions are for members of consumer groups. A consumer group waits for the heartbeat by which a member
+    confirms that it has given up partitions, or learns of the target assignment. Members of the type classic do both
+    with a JoinGroup. A member of a consumer group that `is_held` is not believed to have given up
     partitions.
     """
 
@@ -142,7 +142,7 @@ def full_group(served: ServedCluster, group_id: str) -> FullGroup:
 
 
 def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) -> GroupDetail:
-    """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
+    """Return the details of a group. The fields of `GroupView` are from `view`, by default a current view."""
     core, now_ms = served.core, served.now_ms()
     view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
     broker, controls = core.coordinator_of(group_id), controls_of(core, group_id)

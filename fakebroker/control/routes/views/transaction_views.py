@@ -62,7 +62,7 @@ def why(view: TransactionView) -> str:
 
 
 def transaction_detail(served: ServedCluster, view: TransactionView) -> TransactionDetail:
-    """Return the details of a transactional id. The fields of the row are those of `view`."""
+    """Return the details of a transactional id. The row has the fields of `view`."""
     now_ms = served.now_ms()
     return {
         "transaction": transaction_row(view),

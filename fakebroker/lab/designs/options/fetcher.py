@@ -23,7 +23,7 @@ class Fetcher:
 
     Args:
         settings: The settings of the consumer.
-        port: What it acts through.
+        port: Carries out its actions.
         consumer_id: The id of the consumer.
         new_correlation_id: Returns the correlation id of the next request.
 
@@ -83,7 +83,7 @@ class Fetcher:
                 self.commit(link)
 
     def commit(self, link: Link) -> None:
-        """Commit the consumed offsets, if there are any."""
+        """Commit the consumed offsets; sends nothing without any."""
         consumed = self.consumed()
         if consumed:
             self._pending_id = self._new_correlation_id()

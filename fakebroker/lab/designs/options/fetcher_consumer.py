@@ -57,7 +57,7 @@ class FetcherConsumer:
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
         new_detection: Makes its failure detection, from settings, consumer id, correlation ids and the fetcher.
     """
 

@@ -32,7 +32,7 @@ class FailureDetection(Protocol):
         """End with a consumer."""
 
     def received(self, consumer: ConsumerInfo | None, link: Link, message: Message, now_ms: float) -> None:
-        """A message has arrived; from an unknown consumer, if it is None."""
+        """A message has arrived; `consumer` is None if unknown."""
 
     def next_deadline(self) -> float:
         """Return when `expired` has something to do."""
@@ -58,7 +58,7 @@ class FetcherCoordinator:
 
     Args:
         settings: Its settings.
-        port: What it acts through.
+        port: Carries out its actions.
         new_detection: Makes its failure detection, which may use the offsets.
     """
 

@@ -1,8 +1,8 @@
 """The messages of options 1.a, 1.b and 1.c, with the fields of the document.
 
-The document declares no ping: PingRequest is the one that consumers send (1.a and 1.c), and CoordinatorPingRequest the
-one that coordinators send (1.b), whose response has the consumed offsets, since the coordinator records them. Version 1
-of RegisterConsumer is that of 1.a, where it has the consumed offsets, and its response the owned partitions.
+The document declares no ping. Consumers send PingRequest (1.a and 1.c). Coordinators send CoordinatorPingRequest (1.b);
+its response has the consumed offsets, since the coordinator records them. Version 1 of RegisterConsumer is for 1.a: the
+request has the consumed offsets, and its response the owned partitions.
 """
 
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ class Pings:
         self._expires_ms = inf
 
     def answered(self, response: PingResponse) -> bool:
-        """Take a response; return whether it is that of the pending ping."""
+        """Take a response; return whether it answers the pending ping."""
         if response.correlation_id != self._pending_id:
             return False
         self._pending_id = None

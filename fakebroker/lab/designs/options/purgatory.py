@@ -10,7 +10,7 @@ from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """A pending request. Attributes: its consumer and correlation id; the others are those of a timer entry."""
+    """A pending request: its consumer and correlation id, and the attributes of a timer entry."""
 
     consumer: ConsumerInfo
     correlation_id: int

@@ -30,7 +30,7 @@ class RebalanceState(Enum):
     """The states of one rebalance.
 
     READING_OWNERSHIP: The registry is asked for the present ownership.
-        Transitions: it is that of the new assignment -> NOT_NECESSARY; else -> STOPPING_FETCHERS.
+        Transitions: the new assignment is the same -> NOT_NECESSARY; else -> STOPPING_FETCHERS.
     STOPPING_FETCHERS: Waiting for the StopFetcherResponse of each consumer.
         Transitions: all have responded -> COMMITTING_OFFSETS.
     COMMITTING_OFFSETS: The consumed offsets of the responses are being appended.
@@ -83,7 +83,7 @@ class RebalancedGroup(GroupInfo):
     Attributes:
         is_rebalance_bit_set: Whether a rebalance waits in the queue of a rebalancer.
         rebalancer: The thread that has a rebalance of the group in its queue, or executes it; None without one.
-        rebalance: The one that is executed.
+        rebalance: The executed rebalance; None without one.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -138,7 +138,7 @@ class Rebalancers:
 
     Args:
         settings: Their number, and the timeout of a phase.
-        port: What they act through.
+        port: Carries out their actions.
         offsets: The offsets of the groups.
     """
 

@@ -61,7 +61,7 @@ class Registration:
 
     Args:
         settings: The settings of the consumer.
-        port: What it acts through.
+        port: Carries out its actions.
         request: Makes the request, with a correlation id.
 
     Attributes:

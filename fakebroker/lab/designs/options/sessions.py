@@ -37,7 +37,7 @@ class Sessions:
             self._timers.cancel(session)
 
     def heard(self, consumer: ConsumerInfo, now_ms: float) -> None:
-        """Extend a session, if there is one."""
+        """Extend the session of a consumer. No effect without a session."""
         session = self._sessions.get(consumer)
         if session is not None:
             session.deadline_ms = now_ms + consumer.session_timeout_ms
