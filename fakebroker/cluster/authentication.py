@@ -1,7 +1,7 @@
 """The authentication of a connection to a SASL listener: its frames in, the answers out.
 
-Requests do not reach `Cluster.handle` before, so that the journal, faults and quotas do not see them. The states are in
-`fakebroker.security.sasl`.
+Requests do not reach `RequestPath.handle` before, so that the journal, faults and quotas do not see them. The states
+are in `fakebroker.security.sasl`.
 """
 
 import math

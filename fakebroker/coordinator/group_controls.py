@@ -1,6 +1,6 @@
 """Manual settings for the rebalances of one group of either kind, as plain data.
 
-`controls` sets them; the functions in `classic/rebalance.py`, `classic/sync.py` and `consumer/heartbeat.py` apply them.
+`controls` sets them; the functions in `classic/rebalance.py` and `consumer/heartbeat.py` apply them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ class Rank(IntEnum):
     Within a rank, the service with the lower number comes first: the number of a coordinator is its node id. Within a
     service, the entry that was first scheduled earlier comes first. The order decides what a later event finds, and the
     order of responses on a connection. Responses to parked joins and syncs leave after both queues have run, or before
-    a delayed request is handled (`Cluster.settle`).
+    a delayed request is handled (`RequestPath.settle`).
 
     Entries by the clients' clock (from FETCHES on) are in a second queue, which runs after the queue of the brokers.
     """

@@ -276,8 +276,8 @@ class MemberView(msgspec.Struct, frozen=True):
     A member of a consumer group (KIP-848) also has an epoch, a state and a target.
 
     Attributes:
-        client_id: The client id. As in Kafka, a member that takes over an instance id gets the client id of the former
-            member.
+        client_id: The client id. In a classic group, as in Kafka, a member that takes over an instance id gets the
+            client id of the former member.
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         session_timeout_ms: The session timeout. In a consumer group, members of the consumer protocol have the group's

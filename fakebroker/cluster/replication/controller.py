@@ -42,7 +42,7 @@ FIRST_RELEASE_WITHOUT_ZOOKEEPER = Release(4, 0)
 class Controller:
     """Elects leaders and moves replicas and coordinators.
 
-    Coordinators that resign reject their parked requests; the caller sends these answers with `Cluster.settle`.
+    Coordinators that resign reject their parked requests; the caller sends these answers with `RequestPath.settle`.
 
     Attributes:
         brokers: The brokers of the cluster, by node id.

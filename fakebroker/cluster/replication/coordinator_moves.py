@@ -69,7 +69,7 @@ C = TypeVar("C", bound=LeadingCoordinator)
 class CoordinatorMoves(Generic[C]):
     """Moves the coordinators of one internal topic: each of its partitions is coordinated by its leader.
 
-    Coordinators that resign reject their parked requests; the caller sends these answers with `Cluster.settle`.
+    Coordinators that resign reject their parked requests; the caller sends these answers with `RequestPath.settle`.
 
     Attributes:
         brokers: The brokers of the cluster, by node id.

@@ -73,8 +73,8 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
             no leader, the record of the id cannot be stored, or the fields contradict each other. No transactional id
             and no records are created. If a partition is wrong or the fields contradict each other, nothing else is
             changed. In the other cases, __transaction_state may have been created, with its coordinators. If the record
-            cannot be stored, the producer id is also used up, and a failure of `fail_transaction_append` may have been
-            applied.
+            cannot be stored, the producer id is also used up, and a failure of `TransactionHandle.fail_append` may have
+            been applied.
         DiskFullError: There is no space for the records of the transaction. The record of the id is in its log, but the
             coordinator does not know the id until it loads the log again.
     """

@@ -49,7 +49,7 @@ class Kind(IntEnum):
 
 
 class Storage(Protocol):
-    """Where entries are written: `fakebroker.server.data_directory.DataDirectory`."""
+    """Where entries are written: `fakebroker.server.data_directory.directory.DataDirectory`."""
 
     path: str
     """For error messages."""

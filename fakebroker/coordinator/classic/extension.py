@@ -38,7 +38,7 @@ class GroupExtension(Protocol):
     """The extension of one group. The functions that change the group call its methods, and so does the coordinator.
 
     Attributes:
-        timer_name: The name of the extension's timer in histories (`history.Timer.what`).
+        timer_name: The name of the extension's timer in histories (`group_history.Timer.what`).
     """
 
     timer_name: str

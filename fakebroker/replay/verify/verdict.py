@@ -47,8 +47,8 @@ def judge(
     """Return the verdict for `summary.json`.
 
     Args:
-        available: The results of `check_availability`.
-        promised: The results of `check_promises`.
+        available: The results of `availability.checks_of`.
+        promised: The results of `promise_checks`.
         expected: The expectations.
         numbers: The numbers of the run.
         run: The circumstances of the replay.
