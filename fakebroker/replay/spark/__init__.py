@@ -2,5 +2,5 @@
 
 Depends on PySpark. Start with session.py. tcp_tasks.py and simulation_tasks.py turn scripts into events, with
 `replay.members` and `replay.simulation`. progress.py sends the tasks' numbers to the driver, where live_view.py shows
-them. query_settings.py has Spark settings for the queries of `replay.verify` and `replay.report`.
+them. query_settings.py has Spark settings for few rows and for many.
 """

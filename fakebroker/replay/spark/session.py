@@ -88,18 +88,10 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-_SHORT_RUN_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""In a short run, Java's optimizing compiler and parallel garbage collector cost more CPU time than they save.
-
-Without that compiler, Java reserves only 48 MB for compiled code, which the queries of a summary fill: it would discard
-code and compile it again.
+_LOCAL_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java starts the tasks, and moves scripts. Its optimizing compiler and its parallel garbage collector would cost more
+CPU time than they save.
 """
-
-_LONG_RUN_JAVA_OPTIONS = "-XX:+UseParallelGC"
-"""In a long run, the garbage collector with the shortest pauses, Java's default, costs more CPU time than it saves."""
-
-MANY_EVENTS = 3_000_000
-"""From this number of events on, a run is long enough for Java's optimizing compiler, which costs about 70 s."""
 
 _SMALL_MEMORY_MIB = 512
 """Java's memory in a local session for few rows."""
@@ -300,8 +292,8 @@ def settings_for(master: str, events: float) -> dict[str, str]:
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
-        options = _SHORT_RUN_JAVA_OPTIONS if events < MANY_EVENTS else _LONG_RUN_JAVA_OPTIONS
-        settings |= dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), options)
+        java = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+        settings |= dict.fromkeys(java, _LOCAL_JAVA_OPTIONS)
     if is_local(master):
         settings |= _LOCAL_SETTINGS
         if are_few(events):
