@@ -100,7 +100,7 @@ class Head(Section, frozen=True, kw_only=True):
         lanes: Connections per broker that the members of a task shared; null if each member had its own.
         timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and if not, `why`.
         members: Number of members.
-        format: Version of this file, `events.parquet` and `members.parquet`.
+        format: Version of `head.json`, `events.parquet` and `members.parquet`.
     """
 
     workload: dict[str, Any]
@@ -147,9 +147,8 @@ class RequestNumbers(Section, frozen=True):
             tables; `all` for both.
         requests: Number of requests sent.
         requests_per_s: `requests` divided by `span_s`, or by the length of the phase.
-        p50_ms: Median latency, from when a request was due until its response was read; null without responses. Of all
-            APIs: only of requests that are never parked, which are all except JoinGroup and SyncGroup. A coordinator
-            parks these until its group is ready. The same applies to the other latencies.
+        p50_ms: Median latency, from when a request was due until its response was read; null without responses. In
+            `total`, latencies leave out JoinGroup and SyncGroup: a coordinator parks them until its group is ready.
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
@@ -169,8 +168,8 @@ class RequestNumbers(Section, frozen=True):
         known_latencies: Number of requests whose latency is known. Of folded heartbeats (`record: changes`), only the
             longest latency is. The percentiles estimate the others, which are at most as long, from the latencies of
             the same API, source and broker. If few latencies are known, the median may be too high. If some members
-            always get slow responses, the other percentiles may be too low. `max_ms` is exact. When the slowest of
-            folded heartbeats was sent is not recorded: its latency since then is taken to be that since it was due.
+            always get slow responses, the other percentiles may be too low. `max_ms` is exact. For
+            the slowest of folded heartbeats, the sending time is not recorded: it counts as sent when it was due.
     """
 
     api: str
@@ -606,8 +605,8 @@ class Numbers(Section, frozen=True, kw_only=True):
         steady: The requests sent in the steady state; null if there is none.
         apis: The requests by API and source.
         subtotals: The requests by source. Also the requests by API, for APIs with requests from both sources.
-        broker_skew_by_chance: Range of `broker_skew` (`metrics`) in 9 of 10 runs if each of these groups is on a random
-            broker; as in `offsets_partitions`.
+        broker_skew_by_chance: Minimum and maximum of `broker_skew` (`metrics`) in 9 of 10 runs if each group were on a
+            random broker.
         metrics: The metrics for `[[expect]]` tables, by name.
         transactions: Null without transactions.
     """
@@ -756,7 +755,7 @@ class Verdict(Section, frozen=True):
     """The verdict on a replay.
 
     Attributes:
-        outcome: `passed` if all availability checks passed, all promises were kept and all expectations were met;
+        outcome: `passed` if all availability checks passed, no promise was broken and all expectations were met;
             `failed` if one of these was shown to be wrong; `inconclusive` if the replay could not observe enough to say
             either.
         reasons: Why the verdict is not `passed`, one sentence each.

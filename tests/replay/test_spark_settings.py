@@ -14,17 +14,9 @@ from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
 from fakebroker.replay.spark.query_settings import settings_for_count
-from fakebroker.replay.spark.session import MANY_EVENTS, memory_bytes, settings_for
+from fakebroker.replay.spark.session import memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-def test_java_runs_without_its_second_compiler_for_few_events() -> None:
-    few, many = (settings_for("local[2]", events) for events in (MANY_EVENTS - 1, MANY_EVENTS))
-    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
-        assert "-XX:TieredStopAtLevel=1" in few.pop(name)
-        assert "TieredStopAtLevel" not in many.pop(name)
-    assert few == many
 
 
 def test_the_session_is_started_for_the_number_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ class Event(NamedTuple):
         api: Kafka's name of the request, such as Heartbeat; the action if `kind` is "act".
         version: Version of the request; -1 if it was not sent.
         broker: Node id of the broker; -1 if it is unknown.
-        group: Group id; `None` for Metadata, and for requests about several groups.
+        group: Group id; `None` for requests about no group, or about several.
         member: Name of the member in its script; `None` for look-ups and loads.
         generation: Generation in the request; for a JoinGroup, in the response; for an action, the member's. With the
             consumer protocol, the member epoch; for a ConsumerGroupHeartbeat that is accepted, in the response.
@@ -102,13 +102,13 @@ class Event(NamedTuple):
             DescribeGroups of a load.
         assigned: Assignment in a SyncGroup or ConsumerGroupHeartbeat response, as `topic-partition`; `None` if the
             response has none, because it has not changed.
-        kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
-            the action was done. "seen" for a part of a response: with the API OffsetFetch a group without an error, if
-            the request of a load was about several (KIP-709); in responses to the reader of committed records, with
-            Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
-            ListTransactions a transaction that is open, since `scheduled_us` at the latest.
-        count: Number of requests in the row: more than 1 if heartbeats, or Fetch requests of the reader, are folded
-            into one row, which has the times of the first request and the longest latency.
+        kind: "request" for a request. "act" for an action of a script: `version` and `broker` are -1, and `sent_us` is
+            when the action was done. "seen" for a part of a response, by API: with OffsetFetch, a group without an
+            error in the response to a load's request about several (KIP-709). With Fetch, a batch of a transaction that
+            the reader of committed records returns, or skips because it was aborted (`transaction.committed`). With
+            ListTransactions, a transaction that is open, since `scheduled_us` at the latest.
+        count: Number of requests in the row. It is more than 1 if heartbeats, or Fetch requests of the reader, are
+            folded into one row. Such a row has the times of the first request and the longest latency.
         until_us: When the last of several folded requests was sent; without a response, when the connection was lost or
             the wait ended; else `None`. Also `None` for a request that is pending at the end of the replay.
         missing: Why there is no response: `lost`, because the connection was refused or closed; `unanswered`, because
