@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay import run_directory
 from fakebroker.replay.options import COULD_NOT_RUN
-from fakebroker.replay.run_directory import write_results
+from fakebroker.replay.run_directory import recorded_events, write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark import session
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
@@ -43,6 +43,22 @@ heartbeat_interval_ms = 300
 [promises]
 check = ["one-owner"]
 """
+
+MANY_EVENTS = WORKLOAD.replace("duration_s = 2", "duration_s = 12").replace("count = 4", "count = 1_600")
+"""In memory with all requests recorded, this has so many events that Spark's tasks divide them by group."""
+
+
+def written_summary(run: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    return summary
+
+
+def check_against_local_session(run: Path) -> None:
+    """Check that the tasks of a local session compute the same summary."""
+    assert recorded_events(run) > 100_000
+    found = written_summary(run)
+    subprocess.run([sys.executable, "-m", "fakebroker", "report", str(run)], capture_output=True, check=True)
+    assert written_summary(run) == found
 
 
 def test_ctrl_c_while_java_is_being_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,16 +136,20 @@ sys.exit(f"{len(alive)} processes are left" if alive else 0)
 
 @pytest.mark.slow
 @soak_only("three Java processes on two cores take a minute")
-def test_executors_in_other_processes_get_the_package(tmp_path: Path) -> None:
-    (file := tmp_path / "small.toml").write_text(WORKLOAD)
-    command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]
-    command += ["--master", "local-cluster[2,1,1024]"]
+@pytest.mark.parametrize("transport", ["tcp", "memory"])
+def test_executors_in_other_processes_get_the_package(tmp_path: Path, transport: str) -> None:
+    (file := tmp_path / "small.toml").write_text(WORKLOAD if transport == "tcp" else MANY_EVENTS)
+    command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(run := tmp_path / "out")]
+    command += ["--master", "local-cluster[2,1,1024]", "--transport", transport, "--record", "all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    summary = written_summary(run)
     assert summary["spark"]["master"] == "local-cluster[2,1,1024]"
-    assert summary["spark"]["tasks"] == 2
-    assert summary["metrics"]["members_joined"] == 8
+    assert summary["metrics"]["members_joined"] == summary["members"]
+    if transport == "memory":
+        check_against_local_session(run)
+    else:
+        assert summary["spark"]["tasks"] == 2
 
 
 @pytest.mark.slow
