@@ -20,10 +20,16 @@ from fakebroker.replay.report.terminal import table
 from fakebroker.replay.run_directory import new_directory, writing
 from fakebroker.replay.spark.interruption import wait_for_result
 from fakebroker.replay.spark.live_view import status_line
-from fakebroker.replay.spark.session import spark_errors, spark_session
+from fakebroker.replay.spark.session import LOCAL_JAVA_OPTIONS, spark_errors, spark_session
 from fakebroker.replay.wording import counted
 
 RESULT, PAGE = "placement.json", "placement.html"
+
+_MANY_GROUPS = 3_000_000
+_MANY_GROUPS_JAVA_OPTIONS = "-XX:+UseParallelGC"
+"""Java's optimizing compiler: on two cores, 20 million groups take 18 s with it and 26 s without; 10,000 groups 15 s
+and 12 s.
+"""
 
 
 class PlacementRecord(msgspec.Struct, frozen=True):
@@ -56,6 +62,7 @@ def study_placement(plan: PlacementPlan, master: str, out: Path | None) -> int:
         FakebrokerError: Spark failed, or a file cannot be written.
     """
     console = Console()
+    java_options = _MANY_GROUPS_JAVA_OPTIONS if plan.groups[-1] >= _MANY_GROUPS else LOCAL_JAVA_OPTIONS
     started_s, started_cpu_s = time.monotonic(), _cpu_s()
     with new_directory(out, "placement", (RESULT, PAGE)) as directory:
         log = directory / "spark.log"
@@ -63,7 +70,7 @@ def study_placement(plan: PlacementPlan, master: str, out: Path | None) -> int:
             # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
             ThreadPoolExecutor(1, "placement") as thread,
             status_line(console, f"Placing {counted(plan.groups[-1], 'group')}, {counted(len(plan.seeds), 'seed')}"),
-            spark_session(master, log, plan.groups[-1]) as spark,
+            spark_session(master, log, plan.groups[-1], java_options) as spark,
             spark_errors(log, "the placement study"),
         ):
             result = wait_for_result(thread.submit(place, spark, plan))

@@ -128,8 +128,8 @@ class GroupsServed(GroupObserver):
 
     A member that has lost its coordinator only looks it up, again and again. Its look-ups ask for service, too.
 
-    For example, a member crashes in the classic protocol, or its LeaveGroup is lost. Then the coordinator waits until
-    the session of this member ends. Until then, requests that the coordinator may hold back prove nothing.
+    The coordinator may have to wait until a session ends: a member of the classic protocol has crashed, or its
+    LeaveGroup was lost. Until then, a JoinGroup or SyncGroup that its own member cuts off proves nothing.
     """
 
     name = "groups-served"

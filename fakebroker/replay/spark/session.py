@@ -88,9 +88,10 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-_LOCAL_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java starts the tasks, and moves scripts. Its optimizing compiler and its parallel garbage collector would cost more
-CPU time than they save.
+LOCAL_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""In a replay, Java starts the tasks, and moves scripts.
+
+Its optimizing compiler and its parallel garbage collector would cost more CPU time than they save.
 """
 
 _SMALL_MEMORY_MIB = 512
@@ -129,7 +130,9 @@ def _why(error: Exception, log: Path) -> str:
 
 
 @contextmanager
-def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSession]:
+def spark_session(
+    master: str, log: Path, events: float = 0, java_options: str = LOCAL_JAVA_OPTIONS
+) -> Iterator[SparkSession]:
     """Run Spark within the context.
 
     Sets environment variables that Spark's processes inherit, and leaves them set.
@@ -138,6 +141,7 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
         master: Spark's master URL, for example `local[*]`.
         log: Receives the output of Spark's processes.
         events: Expected number of events of the replay; selects settings.
+        java_options: Options of Java, if it runs on this machine.
 
     Raises:
         FakebrokerError: Spark does not start, or its master cannot be reached.
@@ -150,7 +154,7 @@ def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSe
         log.open("wb") as output,
     ):
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
-        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, events).items()))
+        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, events, java_options).items()))
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if is_local(master):
@@ -287,13 +291,13 @@ def spark_errors(log: Path, what: str = "the replay") -> Iterator[None]:
         raise FakebrokerError(f"{what} failed (see {log}): {_why(error, log)}") from None
 
 
-def settings_for(master: str, events: float) -> dict[str, str]:
-    """Return Spark's settings for a master URL and an expected number of events."""
+def settings_for(master: str, events: float, java_options: str = LOCAL_JAVA_OPTIONS) -> dict[str, str]:
+    """Return Spark's settings for the arguments of `spark_session`."""
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
         java = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
-        settings |= dict.fromkeys(java, _LOCAL_JAVA_OPTIONS)
+        settings |= dict.fromkeys(java, java_options)
     if is_local(master):
         settings |= _LOCAL_SETTINGS
         if are_few(events):
