@@ -13,7 +13,7 @@ from fakebroker.validation import convert
 
 T = TypeVar("T", bound="Section")
 
-SUMMARY_VERSION = 3
+SUMMARY_VERSION = 4
 """Version of the schema of `summary.json`; incremented when a key is removed or its meaning changes."""
 
 RUN_FORMAT = 1
@@ -34,8 +34,8 @@ ALL = "all"
 """The API, or the source, of the sum over all of them."""
 
 
-SENT_LATE = "Most of this time passed before the replay had sent the requests: the latency is that of this machine."
-"""Shown with a latency if `RequestNumbers.is_sent_late`."""
+DELAYED = "Most of this time is the delay of the replay itself, which sent requests late: its machine is too slow."
+"""Shown with a latency if `RequestNumbers.is_delayed`."""
 
 _LEAST_DELAY_MS = 5.0
 """Shorter delays of the replay are not worth a warning."""
@@ -160,11 +160,11 @@ class RequestNumbers(Section, frozen=True):
             loads and look-ups 30 s.
         cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when a script
             stopped its member; they are neither `lost` nor `unanswered`.
-        sent_p50_ms: Median time from when a request was sent until its response was read: the latency without the
-            delay of the replay itself.
-        sent_p99_ms: 99th percentile of this time.
-        sent_p99_9_ms: 99.9th percentile of this time.
-        sent_max_ms: Maximum of this time.
+        undelayed_p50_ms: Median latency without the delay of the replay itself (`sent_late`). The time for which a
+            member waits for its coordinator, or for an earlier response, is no such delay.
+        undelayed_p99_ms: 99th percentile of this latency.
+        undelayed_p99_9_ms: 99.9th percentile of this latency.
+        undelayed_max_ms: Maximum of this latency.
         known_latencies: Number of requests whose latency is known. Of folded heartbeats (`record: changes`), only the
             longest latency is. The percentiles estimate the others, which are at most as long, from the latencies of
             the same API, source and broker. If few latencies are known, the median may be too high. If some members
@@ -184,18 +184,18 @@ class RequestNumbers(Section, frozen=True):
     lost: int
     unanswered: int
     cut_off: int
-    sent_p50_ms: float | None = None
-    sent_p99_ms: float | None = None
-    sent_p99_9_ms: float | None = None
-    sent_max_ms: float | None = None
+    undelayed_p50_ms: float | None = None
+    undelayed_p99_ms: float | None = None
+    undelayed_p99_9_ms: float | None = None
+    undelayed_max_ms: float | None = None
     known_latencies: int | None = None
 
     @property
-    def is_sent_late(self) -> bool:
-        """Whether most of the 99th percentile of the latency passed before the replay had sent the requests."""
-        if self.p99_ms is None or self.sent_p99_ms is None:
+    def is_delayed(self) -> bool:
+        """Whether most of the 99th percentile of the latency is the delay of the replay itself."""
+        if self.p99_ms is None or self.undelayed_p99_ms is None:
             return False
-        return self.p99_ms - self.sent_p99_ms > max(self.sent_p99_ms, _LEAST_DELAY_MS)
+        return self.p99_ms - self.undelayed_p99_ms > max(self.undelayed_p99_ms, _LEAST_DELAY_MS)
 
     @property
     def name(self) -> str:
@@ -374,10 +374,13 @@ class LookupNumbers(Section, frozen=True):
 class SendingDelay(Section, frozen=True):
     """How late the replay itself sent requests; this delay is included in their latencies.
 
+    It begins when a request is due and its member can send it: the member has a coordinator, and the response to its
+    request before.
+
     Attributes:
-        p50_ms: Median time between when a request was due and when it was sent, which is included in its latency.
-        p99_ms: 99th percentile of that time.
-        max_ms: Maximum of that time.
+        p50_ms: Median delay.
+        p99_ms: 99th percentile of the delay.
+        max_ms: Maximum delay.
     """
 
     p50_ms: float | None

@@ -1,5 +1,6 @@
 """The numbers of a replay, counted in one pass and in parts."""
 
+import itertools
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -166,7 +167,7 @@ def check_against_plain(events: Sequence[Row], members: Sequence[Script], ignore
     found = numbers_from(*counted(pa.Table.from_pylist(events, SCHEMA), members, partitions=TOPICS))
 
     def known(rows: Iterable[RequestNumbers]) -> list[str]:
-        new = ("sent_p50_ms", "sent_p99_ms", "sent_p99_9_ms", "sent_max_ms", "known_latencies")
+        new = ("undelayed_p50_ms", "undelayed_p99_ms", "undelayed_p99_9_ms", "undelayed_max_ms", "known_latencies")
         return sorted(repr(replace(row, **dict.fromkeys((*new, *ignored)))) for row in rows)
 
     for name in ("apis", "subtotals"):
@@ -181,7 +182,9 @@ def check_against_plain(events: Sequence[Row], members: Sequence[Script], ignore
     partitions = [replace(row, broker=None) for row in found.offsets_partitions.partitions]
     assert partitions == sorted(plain.offsets_partitions.partitions, key=lambda row: row.partition)
     metrics = {
-        name: value for name, value in plain.metrics.items() if not name.startswith("sent_") and name not in ignored
+        name: value
+        for name, value in plain.metrics.items()
+        if not name.startswith("undelayed_") and name not in ignored
     }
     assert {name: found.metrics[name] for name in metrics} == metrics
 
@@ -240,8 +243,11 @@ def test_rows_of_further_groups_of_a_look_up_are_no_requests() -> None:
     assert sum(row["keys"] for row in found["lookups"].to_pylist()) == 109 + 2
 
 
+NUMBERS = itertools.count()
+
+
 def beats(latency_ms: float, count: int = 1, times: int = 1, broker: int = 1, late_ms: float = 0.0) -> list[Event]:
-    """Return rows of heartbeats.
+    """Return rows of heartbeats, each of another member.
 
     Args:
         latency_ms: Their latency from when they were due; if they are folded, the longest.
@@ -255,14 +261,16 @@ def beats(latency_ms: float, count: int = 1, times: int = 1, broker: int = 1, la
     event = Event(
         1_000_000, sent_us, latency_us, "Heartbeat", 4, broker, "g", "g-0", 1, 0, count=count, until_us=until_us
     )
-    return [event] * times
+    return [event._replace(member=f"g-{next(NUMBERS)}") for _ in range(times)]
 
 
 def heartbeat_row(events: Sequence[Event], parts: int = 1) -> Row:
     """Return the row of all heartbeats."""
     rows = number_rows(*counted(table(events), TWO, parts=parts))["latencies"]
     return next(
-        row for row in rows if row["source"] == "members" and row["api"] and row["slice"] is row["is_steady"] is None
+        row
+        for row in rows
+        if (row["source"], row["api"]) == ("members", "Heartbeat") and row["slice"] is row["is_steady"] is None
     )
 
 
@@ -290,12 +298,34 @@ def test_latencies_are_estimated_for_each_broker() -> None:
     assert (row["known_latencies"], latencies(row)) == (101, [1, 50, 50, 50])
 
 
-def test_latencies_since_requests_were_sent() -> None:
+def test_latencies_without_the_delay_of_the_replay() -> None:
     """Of folded heartbeats, it is not known how late the slowest was sent: the value is an upper bound."""
     row = heartbeat_row([*beats(30, times=50, late_ms=28), *beats(3, times=50)])
-    assert (latencies(row), latencies(row, "sent_")) == ([3, 30, 30, 30], [2, 3, 3, 3])
+    assert (latencies(row), latencies(row, "undelayed_")) == ([3, 30, 30, 30], [2, 3, 3, 3])
     row = heartbeat_row([*beats(30, times=8, late_ms=28), *beats(30, count=2, late_ms=28)])
-    assert (latencies(row), latencies(row, "sent_")) == ([30, 30, 30, 30], [2, 30, 30, 30])
+    assert (latencies(row), latencies(row, "undelayed_")) == ([30, 30, 30, 30], [2, 30, 30, 30])
+
+
+def test_time_for_which_a_member_waits_for_its_coordinator_is_no_delay_of_the_replay() -> None:
+    """The heartbeat is due at 1,000 ms. Its group's coordinator is found at 1,900 ms, the other group's at 1,990."""
+    beat = Event(1_000_000, 2_000_000, 1_010_000, "Heartbeat", 4, 1, "g", "g-0", 1, 0)
+    lookups = [
+        Event(
+            1_500_000, 1_500_000, latency_us, "FindCoordinator", 6, 1, lookups=1, error=0, found=[(group, 1, 0, True)]
+        )
+        for group, latency_us in (("g", 100_000), ("g", 400_000), ("h", 490_000))
+    ]
+    row = heartbeat_row([beat])
+    assert (latencies(row), latencies(row, "undelayed_")) == ([1010] * 4, [10] * 4)
+    row = heartbeat_row([beat, *lookups])
+    assert (latencies(row), latencies(row, "undelayed_")) == ([1010] * 4, [910] * 4)
+
+
+@pytest.mark.parametrize("ended", [{"latency_us": 800_000}, {"latency_us": None, "until_us": 1_800_000}])
+def test_time_for_which_a_member_waits_for_a_response_is_no_delay_of_the_replay(ended: dict[str, Any]) -> None:
+    commit = Event(1_000_000, 1_000_000, None, "OffsetCommit", 4, 1, "g", "g-0", 1, 0)._replace(**ended)
+    beat = Event(1_000_000, 2_000_000, 1_010_000, "Heartbeat", 4, 1, "g", "g-0", 1, 0)
+    assert heartbeat_row([commit, beat])["undelayed_max_ms"] == 810
 
 
 @pytest.mark.parametrize("count", [5, 50])

@@ -16,7 +16,7 @@ from fakebroker.replay.report import charts, figures
 from fakebroker.replay.report.charts import event_labels, lines
 from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
-from fakebroker.replay.run_summary import SENT_LATE, summary_of
+from fakebroker.replay.run_summary import DELAYED, summary_of
 from fakebroker.replay.wording import by_chance, event, ms, number, result
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.control.browser import chromium
@@ -246,16 +246,16 @@ def test_parked_requests_are_apart_from_the_headline_latency(html: str) -> None:
     first = terminal_report(summary).splitlines()[1:5]
     assert first[0] == "Latency"
     assert re.match(r" +requests that are never parked, steady state: p50 [\d.]+ ms, p99 [\d.]+ ms", first[1])
-    assert re.match(r" +from when they were sent: p50 1.50 ms, p99 5.50 ms", first[2])
+    assert re.match(r" +without the delay of the replay itself: p50 1.50 ms, p99 5.50 ms", first[2])
     assert re.match(r" +JoinGroup and SyncGroup, parked until a group is ready: p50 [\d.,]+ ms", first[3])
 
 
 def test_a_latency_that_is_mostly_the_delay_of_the_replay_is_marked(html: str) -> None:
     summary = summary_document(1)
-    assert SENT_LATE not in html
-    summary["steady"]["never_parked"] |= {"p99_ms": 90.0, "sent_p99_ms": 20.0}
-    assert SENT_LATE in page(summary_of(summary))
-    assert SENT_LATE in " ".join(terminal_report(summary).split())
+    assert DELAYED not in html
+    summary["steady"]["never_parked"] |= {"p99_ms": 90.0, "undelayed_p99_ms": 20.0}
+    assert DELAYED in page(summary_of(summary))
+    assert DELAYED in " ".join(terminal_report(summary).split())
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from fakebroker.replay import wording
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report import evidence, figures
-from fakebroker.replay.run_summary import SENT_LATE, Summary
+from fakebroker.replay.run_summary import DELAYED, Summary
 from fakebroker.replay.simulation.scheduler import LATENCY_MS
 
 UNFOLDED = 3
@@ -50,7 +50,7 @@ _ENVIRONMENT.globals |= {
     "event_columns": evidence.COLUMNS,
     "figures": figures,
     "meanings": MEANINGS,
-    "sent_late": SENT_LATE,
+    "delayed": DELAYED,
     "simulated_ms": LATENCY_MS,
     "unavailable": evidence.unavailable,
     "unfolded": UNFOLDED,

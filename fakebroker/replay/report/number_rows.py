@@ -85,7 +85,7 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
         "cut_off": pc.equal(kinds["missing"], CUT_OFF),
     }.items():
         kinds = kinds.append_column(name, pc.fill_null(where, False))
-    latencies, since_sent = (_with_folded(counts, name) for name in ("requests", "since_sent"))
+    latencies, undelayed = (_with_folded(counts, name) for name in ("requests", "undelayed"))
 
     # Folded heartbeats may begin in one phase and end in the other.
     longest = _with_kinds(counts["longest"], kinds)
@@ -105,12 +105,16 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
 
     def rows_by(*sets: Sequence[str], time: str | None, with_sent: bool = True) -> list[Row]:
         estimated = _with_estimates(latencies, kinds, time, steady_slice)
-        sent = _with_estimates(since_sent, kinds, time, steady_slice) if with_sent else None
+        sent = _with_estimates(undelayed, kinds, time, steady_slice) if with_sent else None
         found: list[Row] = []
         for by in sets:
             quantiles = _quantiles(estimated, by)
             of_sent = {} if sent is None else _quantiles(sent, by)
-            most = {} if sent is None else _grouped(of_phases if time else longest, by, max_us="max", sent_max_us="max")
+            most = (
+                {}
+                if sent is None
+                else _grouped(of_phases if time else longest, by, max_us="max", undelayed_max_us="max")
+            )
             for key, row in _grouped(requests, by, n="sum", known="sum", **dict.fromkeys(failures, "sum")).items():
                 known, longest_us = quantiles.get(key, _NO_QUANTILES), most.get(key, {})
                 found.append(
@@ -121,8 +125,8 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
                         "known_latencies": round(row["known"]),
                         **known,
                         "max_ms": _ms(longest_us.get("max_us")),
-                        **{f"sent_{name}": value for name, value in of_sent.get(key, _NO_QUANTILES).items()},
-                        "sent_max_ms": _ms(longest_us.get("sent_max_us")),
+                        **{f"undelayed_{name}": value for name, value in of_sent.get(key, _NO_QUANTILES).items()},
+                        "undelayed_max_ms": _ms(longest_us.get("undelayed_max_us")),
                     }
                 )
         return _sorted(found)
@@ -151,7 +155,7 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
 
 
 def _with_folded(counts: Partial, name: str) -> pa.Table:
-    """Return the table "requests" or "since_sent" with the folded requests and the number of known latencies."""
+    """Return the table "requests" or "undelayed" with the folded requests and the number of known latencies."""
     table = counts[name]
     known = pc.if_else(pc.greater_equal(table["key"], 0), table["n"], 0).cast(pa.float64())
     return pa.concat_tables([table.append_column("known", known), counts["folded"]])

@@ -178,10 +178,10 @@ def _requests(row: Row, span_s: float) -> RequestNumbers:
         lost=row["lost"],
         unanswered=row["unanswered"],
         cut_off=row["cut_off"],
-        sent_p50_ms=row.get("sent_p50_ms"),
-        sent_p99_ms=row.get("sent_p99_ms"),
-        sent_p99_9_ms=row.get("sent_p99_9_ms"),
-        sent_max_ms=row.get("sent_max_ms"),
+        undelayed_p50_ms=row.get("undelayed_p50_ms"),
+        undelayed_p99_ms=row.get("undelayed_p99_ms"),
+        undelayed_p99_9_ms=row.get("undelayed_p99_9_ms"),
+        undelayed_max_ms=row.get("undelayed_max_ms"),
         known_latencies=row.get("known_latencies"),
     )
 

@@ -164,13 +164,15 @@ KINDS = ("api", "source", "broker", "error", "missing")
 _COUNTED = {
     # Requests by slice and latency, -1 without a response.
     "requests": _Counted({"kind": _SHORT, "slice": _SHORT, "key": _INT}, {"n": _INT}),
-    # The same by the latency since they were sent, only with a response.
-    "since_sent": _Counted({"kind": _SHORT, "slice": _SHORT, "key": _INT}, {"n": _INT}),
+    # The same without the delay of the replay itself, only with a response.
+    "undelayed": _Counted({"kind": _SHORT, "slice": _SHORT, "key": _INT}, {"n": _INT}),
     # Folded requests by slice and longest latency of the row. `known` is the number of those that have this latency;
     # the latencies of the others are at most as long.
     "folded": _Counted({"kind": _SHORT, "slice": _SHORT, "key": _INT}, {"n": _INT, "known": _FLOAT}),
     # The longest latencies by the slices of the first and the last request in a row.
-    "longest": _Counted({"kind": _SHORT, "first": _SHORT, "last": _SHORT}, {}, {"max_us": _INT, "sent_max_us": _INT}),
+    "longest": _Counted(
+        {"kind": _SHORT, "first": _SHORT, "last": _SHORT}, {}, {"max_us": _INT, "undelayed_max_us": _INT}
+    ),
     "lookups": _Counted({"kind": _SHORT}, {"keys": _INT}, {"most_in_one_request": _INT}),
     "sent_late": _Counted({"key": _INT}, {"n": _INT}, {"max_us": _INT}),
     "joined": _Counted({}, {"members": _INT}, {"joined_us": _INT}),
@@ -228,7 +230,7 @@ def partial_numbers(events: pa.Table, scripts: pa.Table, facts: Facts) -> Partia
     groups = group_states_of(columns, generations, members, end_us)
     unassigned_us = unassigned_us_of(columns, members, groups)
     tables = {
-        **_requests(columns, facts),
+        **_requests(columns, _delays_us(columns, events), facts),
         **_of_groups(columns, facts),
         "joined": _first_joins(columns),
         "rebalances": _rebalances(columns, generations, facts),
@@ -242,7 +244,7 @@ def partial_numbers(events: pa.Table, scripts: pa.Table, facts: Facts) -> Partia
         "transactions": _transactions(columns, facts),
         "slowest": _slowest(columns, generations, members),
     }
-    return _merged(tables, ("requests", "since_sent", "folded"))
+    return _merged(tables, ("requests", "undelayed", "folded"))
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
@@ -253,7 +255,7 @@ def merged(parts: Iterable[Partial]) -> Partial:
     tables = {name: pa.concat_tables([part[name] for part in listed]) for name in listed[0]}
     kind, first = codes_of(tables["kinds"])
     begin = np.cumsum([0, *(len(part["kinds"]) for part in listed)])
-    for name in ("requests", "since_sent", "folded", "longest", "lookups"):
+    for name in ("requests", "undelayed", "folded", "longest", "lookups"):
         own = [kind[begin[index] + part[name]["kind"].to_numpy()] for index, part in enumerate(listed)]
         tables[name] = tables[name].set_column(0, "kind", pa.array(np.concatenate(own), _SHORT))
     tables["kinds"] = tables["kinds"].take(pa.array(first))
@@ -278,21 +280,61 @@ def three_digits(numbers_us: Ints) -> Ints:
     return (numbers_us + step // 2) // step * step
 
 
-def _requests(columns: Columns, facts: Facts) -> dict[str, pa.Table]:
-    """Return the tables of requests and their latencies."""
+def _delays_us(columns: Columns, events: pa.Table) -> Ints:
+    """Return for how long the replay itself delayed each request, although it was due and could be sent.
+
+    For example, a heartbeat is due at second 10. Its member has lost its coordinator, finds it at second 12, and sends
+    the heartbeat at 12.1: the replay delayed it by 0.1 s.
+    """
+    could_us = columns.scheduled_us.copy()
+    ended_us = np.maximum(columns.done_us, columns.until_us)
+    # A member waits for the response to its request before.
+    rows = np.flatnonzero(columns.is_request & (columns.member >= 0))
+    rows = rows[np.lexsort((columns.sent_us[rows], columns.member[rows]))]
+    rows, before = rows[1:], rows[:-1]
+    is_same = columns.member[rows] == columns.member[before]
+    could_us[rows[is_same]] = np.maximum(could_us[rows[is_same]], ended_us[before[is_same]])
+    # And for look-ups of its group.
+    late = np.flatnonzero((columns.sent_us > could_us) & (columns.group >= 0))
+    found = events["found"].combine_chunks()
+    looked_up = events.select(["scheduled_us", "latency_us"]).take(pc.list_parent_indices(found))
+    times_us = pc.add(looked_up["scheduled_us"], looked_up["latency_us"]).combine_chunks()
+    groups = pc.index_in(pc.struct_field(pc.list_flatten(found), "key"), pa.array(columns.groups, pa.string()))
+    is_known = pc.and_(pc.is_valid(times_us), pc.is_valid(groups))
+    times, group = (column.filter(is_known).to_numpy().astype(np.int64) for column in (times_us, groups))
+    if len(late) and len(times):
+        begin_us = min(int(times.min()), int(columns.sent_us[late].min()))
+        span_us = max(int(times.max()), int(columns.sent_us[late].max())) - begin_us + 1
+        ends = np.sort(group * span_us + times - begin_us)
+        sent = columns.group[late] * span_us + columns.sent_us[late] - begin_us
+        last = ends[np.maximum(np.searchsorted(ends, sent, side="right") - 1, 0)]
+        is_its = (last <= sent) & (last // span_us == columns.group[late])
+        rows = late[is_its]
+        could_us[rows] = np.maximum(could_us[rows], last[is_its] % span_us + begin_us)
+    delays_us: Ints = np.maximum(columns.sent_us - could_us, 0)
+    return delays_us
+
+
+def _requests(columns: Columns, late_us: Ints, facts: Facts) -> dict[str, pa.Table]:
+    """Return the tables of requests and their latencies.
+
+    Args:
+        columns: The events.
+        late_us: The delay of each request by the replay itself.
+        facts: What is known of the run.
+    """
     kind, first = codes_of(columns.table.select([*KINDS]))
-    late_us = columns.sent_us - columns.scheduled_us
-    # Of folded requests, it is not recorded when the one with the longest latency was sent: since it was sent, this
-    # latency is at most `latency_us`.
+    # Of folded requests, the delay of the one with the longest latency is not recorded: without it, this latency is at
+    # most `latency_us`.
     is_single, is_answered = columns.count == 1, columns.latency_us != NULL
-    since_sent_us = np.where(is_single & is_answered, columns.latency_us - late_us, columns.latency_us)
+    undelayed_us = np.where(is_single & is_answered, columns.latency_us - late_us, columns.latency_us)
     key = np.where(is_answered, np.maximum(three_digits(columns.latency_us), 0), -1)
     slices = facts.slice_of(columns.sent_us)
 
     single = np.flatnonzero(columns.is_request & is_single)
     folded = np.flatnonzero(columns.is_request & ~is_single)
     answered = single[is_answered[single]]
-    sent_key = np.maximum(three_digits(since_sent_us[answered]), 0)
+    sent_key = np.maximum(three_digits(undelayed_us[answered]), 0)
 
     rows = np.flatnonzero(columns.is_request & is_answered)
     longest = {
@@ -300,7 +342,7 @@ def _requests(columns: Columns, facts: Facts) -> dict[str, pa.Table]:
         "first": slices[rows],
         "last": facts.slice_of(columns.last_us[rows]),
         "max_us": columns.latency_us[rows],
-        "sent_max_us": since_sent_us[rows],
+        "undelayed_max_us": undelayed_us[rows],
     }
 
     rows = np.flatnonzero(columns.is_request)
@@ -310,7 +352,7 @@ def _requests(columns: Columns, facts: Facts) -> dict[str, pa.Table]:
     return {
         "kinds": columns.table.select([*KINDS]).take(pa.array(first)),
         "requests": _counts("requests", kind[single], slices[single], key[single]),
-        "since_sent": _counts("since_sent", kind[answered], slices[answered], sent_key),
+        "undelayed": _counts("undelayed", kind[answered], slices[answered], sent_key),
         "folded": _in_slices(columns, folded, kind, key, facts),
         "longest": _table("longest", longest),
         "lookups": _table("lookups", lookups),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, unavailable, violated
-from fakebroker.replay.run_summary import SENT_LATE, Phase, PromiseCheck, Summary, TransactionNumbers, named
+from fakebroker.replay.run_summary import DELAYED, Phase, PromiseCheck, Summary, TransactionNumbers, named
 from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, result, share, times
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -102,15 +102,16 @@ def _headline(summary: Summary) -> str:
         ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
     ):
         lines.append(f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms")
-        if row.sent_p99_ms is not None and row.sent_p99_ms != row.p99_ms:
-            lines.append(f"  from when they were sent: p50 {ms(row.sent_p50_ms)} ms, p99 {ms(row.sent_p99_ms)} ms")
-    if found.is_sent_late:
-        lines.append(f"[bold yellow]{SENT_LATE}[/bold yellow]")
+        if row.undelayed_p99_ms is not None and row.undelayed_p99_ms != row.p99_ms:
+            undelayed = f"p50 {ms(row.undelayed_p50_ms)} ms, p99 {ms(row.undelayed_p99_ms)} ms"
+            lines.append(f"  without the delay of the replay itself: {undelayed}")
+    if found.is_delayed:
+        lines.append(f"[bold yellow]{DELAYED}[/bold yellow]")
     return "\n".join(lines)
 
 
 def _requests(phase: Phase) -> Table:
-    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "sent p99", "max ms", "failed")
+    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "undelayed", "max ms", "failed")
     rows = [(row.name, row, None) for row in phase.apis]
     sums = [("never parked", phase.never_parked, "bold"), ("parked", phase.parked, "bold")]
     for name, row, style in [*rows, *sums]:
@@ -118,7 +119,7 @@ def _requests(phase: Phase) -> Table:
             name,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
-            *map(ms, (row.p50_ms, row.p99_ms, row.sent_p99_ms, row.max_ms)),
+            *map(ms, (row.p50_ms, row.p99_ms, row.undelayed_p99_ms, row.max_ms)),
             f"{row.unexpected_errors + row.lost + row.unanswered:,}",
             style=style,
         )
@@ -214,7 +215,7 @@ def _load(summary: Summary) -> str:
     late, partitions = summary.numbers.sent_late, summary.numbers.offsets_partitions
     lines = [
         f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
-        f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
+        f"delay of the replay itself, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
         f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests"
         + by_chance(partitions.requests_skew, partitions.requests_skew_by_chance),
     ]

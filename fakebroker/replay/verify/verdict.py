@@ -25,7 +25,7 @@ from fakebroker.replay.workload.expectations import (
     DECIDED_BY_LATENESS,
     ERRORS,
     GROUPS_PER_REQUEST,
-    SENT_LATENCIES,
+    UNDELAYED_LATENCIES,
     Expectation,
 )
 
@@ -164,11 +164,11 @@ def expectations(expected: Sequence[Expectation], numbers: Numbers, slack_ms: fl
 def _doubt(expectation: Expectation, numbers: Numbers, slack_ms: float) -> str:
     """Return why an expectation that is not met says nothing about the cluster; empty if it does."""
     late_ms = numbers.sent_late.max_ms or 0.0
-    if expectation.metric in SENT_LATENCIES.values():
+    if expectation.metric in UNDELAYED_LATENCIES.values():
         # The latency begins when the request was due. Was it the replay that was late?
-        sent = metric(msgspec.structs.replace(expectation, metric=f"sent_{expectation.metric}"), numbers)
-        if sent is not None and COMPARISONS[expectation.comparison](sent, expectation.value):
-            return f"without the time until the replay had sent the requests, it is {sent:g}"
+        undelayed = metric(msgspec.structs.replace(expectation, metric=f"undelayed_{expectation.metric}"), numbers)
+        if undelayed is not None and COMPARISONS[expectation.comparison](undelayed, expectation.value):
+            return f"without the delay of the replay itself, it is {undelayed:g}"
     elif expectation.kind in DECIDED_BY_LATENESS and late_ms > slack_ms:
         # Members that send their heartbeats so late lose their session. Then groups rebalance, and requests fail.
         return f"the replay sent requests up to {late_ms / 1000:.1f} s late, so sessions may have ended"

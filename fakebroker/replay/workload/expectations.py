@@ -20,11 +20,10 @@ METRICS = {
     "p99_ms": "99th percentile of the latency",
     "p99_9_ms": "99.9th percentile of the latency",
     "max_ms": "maximum latency",
-    "sent_p50_ms": "median of the time from when a request was sent until its response was read: the latency without "
-    "the delay of the replay itself; without `api` as for `p50_ms`",
-    "sent_p99_ms": "99th percentile of this time",
-    "sent_p99_9_ms": "99.9th percentile of this time",
-    "sent_max_ms": "maximum of this time",
+    "undelayed_p50_ms": "median latency without the delay of the replay itself; without `api` as for `p50_ms`",
+    "undelayed_p99_ms": "99th percentile of this latency",
+    "undelayed_p99_9_ms": "99.9th percentile of this latency",
+    "undelayed_max_ms": "maximum of this latency",
     "unexpected_errors": MEANINGS["unexpected_errors"],
     "errors.<NAME>": "number of responses with an error, by its name in Kafka: `errors.NOT_COORDINATOR`",
     "groups_per_request": "mean number of groups per request of FindCoordinator, OffsetFetch or DescribeGroups (`api`)",
@@ -55,14 +54,14 @@ ERRORS, GROUPS_PER_REQUEST = "errors.<NAME>", "groups_per_request"
 COUNTS_OF_REQUESTS = ("requests", "unexpected_errors", ERRORS, "lost", "unanswered", "cut_off")
 """The metrics of which the number is 0 if there were no such requests."""
 
-SENT_LATENCIES = {f"sent_{name}": name for name in ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")}
+UNDELAYED_LATENCIES = {f"undelayed_{name}": name for name in ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")}
 """The latencies from when a request was sent, with the same from when it was due."""
 
 METRICS_OF_REQUESTS = (
     *COUNTS_OF_REQUESTS,
     "requests_per_s",
-    *SENT_LATENCIES.values(),
-    *SENT_LATENCIES,
+    *UNDELAYED_LATENCIES.values(),
+    *UNDELAYED_LATENCIES,
     GROUPS_PER_REQUEST,
 )
 """The metrics that may be limited to an API or a source of requests."""

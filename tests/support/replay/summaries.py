@@ -344,10 +344,10 @@ def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
     errors: dict[str, Any] = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
     errors |= {
-        "sent_p50_ms": 1.5,
-        "sent_p99_ms": 5.5,
-        "sent_p99_9_ms": 7.5,
-        "sent_max_ms": 30.0,
+        "undelayed_p50_ms": 1.5,
+        "undelayed_p99_ms": 5.5,
+        "undelayed_p99_9_ms": 7.5,
+        "undelayed_max_ms": 30.0,
         "known_latencies": None,
     }
     requests = {"requests": round(rate * 60), "requests_per_s": round(rate, 1)}

@@ -506,13 +506,14 @@ INVALID: dict[str, dict[str, str]] = {
         MINIMAL + EXPECT + EXPECT.replace("5", "'5'"): "expect[1].value='5': expected a number",
         MINIMAL + EXPECT.replace("value = 5\n", ""): "expect[0].value is missing: expected a number",
         MINIMAL + EXPECT.replace("p99_ms", "p98_ms"): "expect[0].metric='p98_ms': expected one of requests, "
-        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, sent_p50_ms, sent_p99_ms, sent_p99_9_ms, sent_max_ms, ",
+        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, undelayed_p50_ms, undelayed_p99_ms, undelayed_p99_9_ms, "
+        "undelayed_max_ms, ",
         MINIMAL + EXPECT.replace("p99_ms", "errors.NOT"): "expect[0].metric='errors.NOT': expected one of "
         "errors.UNKNOWN_SERVER_ERROR, errors.NONE, errors.OFFSET_OUT_OF_RANGE, errors.CORRUPT_MESSAGE, ",
         MINIMAL + EXPECT.replace("p99_ms", "rebalances") + 'api = "Heartbeat"': (
             "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is allowed with requests, "
             "unexpected_errors, errors.<NAME>, lost, unanswered, cut_off, requests_per_s, p50_ms, p99_ms, p99_9_ms, "
-            "max_ms, sent_p50_ms, sent_p99_ms, sent_p99_9_ms, sent_max_ms, groups_per_request"
+            "max_ms, undelayed_p50_ms, undelayed_p99_ms, undelayed_p99_9_ms, undelayed_max_ms, groups_per_request"
         ),
         f'{MINIMAL}{EXPECT}api = "Fetch"': "expect[0].api='Fetch': expected one of FindCoordinator, Metadata, "
         "JoinGroup, SyncGroup, Heartbeat, ConsumerGroupHeartbeat, OffsetCommit, ",
