@@ -319,6 +319,8 @@ def test_time_for_which_a_member_waits_for_its_coordinator_is_no_delay_of_the_re
     assert (latencies(row), latencies(row, "undelayed_")) == ([1010] * 4, [10] * 4)
     row = heartbeat_row([beat, *lookups])
     assert (latencies(row), latencies(row, "undelayed_")) == ([1010] * 4, [910] * 4)
+    row = heartbeat_row([beat, *lookups, lookups[0]._replace(latency_us=500_000)])  # found when it is sent
+    assert latencies(row, "undelayed_") == [1010] * 4
 
 
 @pytest.mark.parametrize("ended", [{"latency_us": 800_000}, {"latency_us": None, "until_us": 1_800_000}])

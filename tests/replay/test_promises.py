@@ -600,6 +600,13 @@ CASES: dict[str, Case] = {
     "the broker named as coordinator answers NOT_COORDINATOR for a short time": Case(
         [each for n in range(4) for each in (found(n, 9), event("JoinGroup", n + 0.1, error=16, broker=9))]
     ),
+    "the broker named as coordinator serves the group, and then answers NOT_COORDINATOR": Case(
+        [
+            *[found(0, 9), beat(0.1, broker=9), beat(3, error=16, broker=9), found(8.5, 9)],
+            beat(9, error=16, broker=9),
+        ],
+        ["coordinator-found"],
+    ),
     "the broker named as coordinator loads": Case(
         [each for n in range(4) for each in (found(2 * n, 9), event("JoinGroup", 2 * n + 0.1, error=14, broker=9))]
     ),
