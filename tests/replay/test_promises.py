@@ -340,6 +340,13 @@ CASES: dict[str, Case] = {
             *[join(32, 3, leader="g-1-id", members=2, broker=1, **OF_1), sync(32.1, 3, 1, broker=1, **OF_1)],
         )
     ),
+    "a member joins again while another one finds the coordinator, and a generation has another leader": Case(
+        healthy_then(
+            *[join(31, 3, leader="g-1-id", members=1, **OF_1), found(31.2, 1), found(34, 1)],
+            join(32, 3, latency_us=3_000_000, broker=1, **OF_1),
+            *[join(34.9, 3, members=2, broker=1), sync(35.1, 3, 0, broker=1), sync(35.1, 3, 1, broker=1, **OF_1)],
+        )
+    ),
     # generations-rise
     "a generation id is skipped": Case(healthy_then(*next_generation(4, 0, 1)), ["generations-rise"]),
     "a generation id is skipped after a lost JoinGroup": Case(

@@ -258,11 +258,12 @@ class OneLeader(_OfEachGeneration):
 
     def judge(self, life: int, seen: Seen) -> None:
         assigned = {sync.member_id for sync in seen.syncs}
+        last = {join.member_id: join for join in seen.joins}
         joins = {
-            join.member_id: join  # The last one counts.
-            for join in seen.joins
+            member_id: join
+            for member_id, join in last.items()
             # A response that a member has read late may be about an earlier use of the generation, before a move.
-            if join.member_id in assigned and self.group.kept_coordinator(join.sent_us, done_us(join))
+            if member_id in assigned and self.group.kept_coordinator(join.sent_us, done_us(join))
         }
         if len(joins) < 2:
             return
