@@ -416,6 +416,9 @@ CASES: dict[str, Case] = {
         [*HEALTHY[:-3], beat(22, error=16, **OF_1), found(22.1, 1), beat(23, broker=1, **OF_1)]
     ),
     "a generation continues with a silent member": Case([*HEALTHY[:-2], commit(10, 20)], ["silent-out"]),
+    "a generation continues after a member was fenced": Case(
+        [*HEALTHY[:-2], event("JoinGroup", 5.5, error=82, **OF_1), commit(10, 20)]
+    ),
     "a generation ends after a member is silent": Case([*HEALTHY[:-3], beats(6, 18), beat(19, error=27)]),
     "a generation continues with a silent member after a move": Case([*HEALTHY[:-2], found(15)]),
     # beating-stays

@@ -340,11 +340,14 @@ def test_delays_reordering_and_lost_responses_never_break_a_promise(
 ) -> None:
     """Each request and each response takes its own time, so that those of several connections change places.
 
-    The bounds of the promises, 5 s, include a few round trips.
+    The bounds of the promises, 5 s, include a few round trips. Kafka itself breaks one promise: a static member that
+    changes the protocol before it has an assignment gets none (migration-static-without-assignment.txt).
     """
     members, events = random_run(seed, protocol, migrates=migrates, delays_ms=delays_ms)
     violations, cases = observed(events, members, TIMES, partitions=PARTITIONS)
-    assert [(each.promise, each.what) for each in violations] == []
+    may_be_unassigned = migrates and any(each.instance_id for each in members)
+    kafkas = {"targets-reached"} if may_be_unassigned else set()
+    assert [(each.promise, each.what) for each in violations if each.promise not in kafkas] == []
     assert cases["g"]["answered"] > 0
 
 

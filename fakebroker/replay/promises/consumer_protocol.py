@@ -12,6 +12,7 @@ from fakebroker.replay.promises.observer import (
     BOUND_US,
     CLOCK_SKEW_US,
     COORDINATOR_APIS,
+    FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     MOVED,
     REBALANCE_IN_PROGRESS,
@@ -25,7 +26,7 @@ from fakebroker.replay.promises.observer import (
 )
 
 HEARTBEAT = "ConsumerGroupHeartbeat"
-GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH = 69, 82, 110, 113
+GROUP_ID_NOT_FOUND, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH = 69, 110, 113
 
 EPOCHS_RISE = "The epochs of members of the consumer protocol never go back, also after their coordinator has moved."
 REVOKED_COMMITTED = "A member of the consumer protocol can commit the partitions that it must give up before they move."

@@ -7,6 +7,7 @@ from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.promises.observer import (
     BOUND_US,
     CLOCK_SKEW_US,
+    FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION,
     LOADING_US,
     MOVED,
@@ -197,8 +198,8 @@ class SilentOut(Promise):
 
     def _add_silence(self, member: _Member, following: Request | None) -> None:
         last = member.last
-        if last.error == UNKNOWN_MEMBER_ID or (last.api == "LeaveGroup" and last.error == 0):
-            return  # it was removed, or has left, before
+        if last.error in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID) or (last.api == "LeaveGroup" and last.error == 0):
+            return  # it was removed or fenced, or has left, before
         self._silences.append(_Silence(last, member.alive_us, member.patience_us, member.own, following))
 
     def _judge_return(self, silence: _Silence, request: Request) -> None:

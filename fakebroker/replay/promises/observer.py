@@ -64,7 +64,7 @@ COORDINATOR_APIS = SESSION_APIS | {"ConsumerGroupHeartbeat", "OffsetFetch"}
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 MOVED = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
 """Errors that say nothing about the member: the coordinator is loading, or another broker is the coordinator."""
-ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
+ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID = 22, 25, 27, 82
 
 
 class Request(NamedTuple):
