@@ -66,10 +66,11 @@ def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float],
 
 @dataclass(eq=False)
 class _Client:
-    """A member, and its connection to the coordinator according to its last look-up."""
+    """A member, and its connection to a broker, the coordinator according to its last look-up."""
 
     member: ScriptedMember
     connection: SimulatedConnection[GroupRequest, GroupResponse] | None = None
+    node_id: int = -1
 
     def disconnect(self) -> None:
         if self.connection is not None:
@@ -194,7 +195,10 @@ class ScriptedGroup(VirtualTime):
             self.call_in(0, lambda: self._call(client, lambda: member.connection_lost(self.now_ms)))
         elif request is not None:
             member.sent(9, self.now_ms)
+            if client.node_id != member.node_id:  # A suspended member may have learned of the coordinator late.
+                client.disconnect()
             if client.connection is None:
+                client.node_id = member.node_id
                 handle = partial(self._handle, member.node_id, member.script.member)
                 client.connection = SimulatedConnection(self, handle, self._delays_ms)
             client.connection.send(
