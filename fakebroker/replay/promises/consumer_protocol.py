@@ -922,6 +922,10 @@ class FencedConsumersRefused(Promise):
             )
 
 
+_SLOW_US = BOUND_US // (2 * TARGET_HEARTBEATS)
+"""Responses that take longer delay a rebalance: each heartbeat may wait for another response, and for its own."""
+
+
 class TargetsReached(Promise):
     """In a quiet time, all members reach the newest epoch, and all partitions are assigned.
 
@@ -958,7 +962,7 @@ class TargetsReached(Promise):
             self._happened(sent_us)
             if api == HEARTBEAT:
                 self._last_us = max(self._last_us, sent_us)
-        elif done_us - sent_us > 1_000_000:
+        elif done_us - sent_us > _SLOW_US:
             self._happened(sent_us, done_us)
         if api == HEARTBEAT:
             if request.error != 0 or (request.epoch or 0) <= 0:
