@@ -239,6 +239,13 @@ CASES: dict[str, Case] = {
     "a member of the consumer protocol is removed while it sends heartbeats": Case(
         consumers((), reports(61, 2, 2, error=25)), ["beating-stays"]
     ),
+    "a member of the consumer protocol joins again before its lost goodbye is handled": Case(
+        consumers(
+            (),
+            lost("ConsumerGroupHeartbeat", 61, epoch=-1, generation=None),
+            *[reports(61.5, 0, 2, assigned=(0, 1)), reports(62, 2, 2, error=25)],
+        )
+    ),
     "an unknown member of the consumer protocol is accepted": Case(
         consumers((), reports(74, 2, 2, error=25), reports(75, 2, 2)), ["unknown-refused"]
     ),
@@ -634,6 +641,12 @@ CASES: dict[str, Case] = {
     # one-coordinator
     "two brokers serve a group at the same time": Case(
         healthy_then(*(beat(31 + n, broker=2 - n % 2, member=f"g-{n % 2}") for n in range(10))), ["one-coordinator"]
+    ),
+    "a broker rejects invalid requests while another one serves the group": Case(
+        healthy_then(
+            *(beat(31 + n, broker=2 - n % 2, error=42 * (n % 2), member=f"g-{n % 2}") for n in range(10)),
+            beats(31, 40, **OF_1),
+        )
     ),
     "two brokers serve a group one after the other": Case(
         healthy_then(*(beat(31 + n, broker=2 - (n > 5), member=f"g-{n % 2}") for n in range(10)))

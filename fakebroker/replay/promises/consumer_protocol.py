@@ -612,16 +612,18 @@ class _Beating:
         told: The heartbeats whose responses have an assignment that the member has not confirmed yet.
         since_us: When the first response since its last join was read; None if no response was read.
         until_us: When the last heartbeat since then was sent.
+        left_us: When it last sent a goodbye that has no response.
         is_counted: Whether the member is a case.
     """
 
-    __slots__ = ("before", "is_counted", "since_us", "told", "until_us")
+    __slots__ = ("before", "is_counted", "left_us", "since_us", "told", "until_us")
 
     def __init__(self) -> None:
         self.before: Request | None = None
         self.told: list[Request] = []
         self.since_us: int | None = None
         self.until_us = 0
+        self.left_us = -BOUND_US
         self.is_counted = False
 
 
@@ -642,6 +644,8 @@ class BeatingConsumersStay(Promise):
             if member is not None:
                 if request.done_us is None:
                     member.before = None  # A request without a response may have had any effect.
+                    if (request.epoch or 0) < 0:
+                        member.left_us = request.sent_us
                 if request.epoch == 0:
                     self._stretch(member)
 
@@ -679,6 +683,8 @@ class BeatingConsumersStay(Promise):
         patience_us = script.rebalance_timeout_ms * 1000 - CLOCK_SKEW_US
         if member.told and request.done_us - member.told[0].sent_us >= patience_us:
             return  # It may have been removed because it had not given up its partitions.
+        if before.sent_us <= member.left_us + BOUND_US:
+            return  # It has joined again, and its goodbye may have been handled after that.
         if not self.group.kept_coordinator(before.sent_us, request.done_us):
             return  # The next coordinator may not know it.
         if not member.is_counted:

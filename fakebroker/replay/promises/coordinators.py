@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import APIS
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.promises.observer import (
@@ -385,6 +386,18 @@ class Answered(Promise):
                 )
 
 
+_OF_ANY_BROKER = frozenset(
+    {
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+"""Errors that a broker may return without being the coordinator."""
+
+
 class _Refusals:
     """A series of refusals by a broker that FindCoordinator names.
 
@@ -453,7 +466,7 @@ class CoordinatorFound(Promise):
     def answered(self, request: Request) -> None:
         if request.error == 0 and self._refusals is None and not self._unused:
             return
-        if request.error == NOT_AVAILABLE:
+        if request.error == NOT_AVAILABLE or request.error in _OF_ANY_BROKER:
             return  # It does not say whether the broker is the coordinator.
         if self._unused:
             self.case(self._unused.pop(request.broker, 0))
@@ -511,7 +524,7 @@ class OneCoordinator(Promise):
         broker, error = request.broker, request.error
         if broker == self._broker and error == 0:
             return
-        if broker < 0:
+        if broker < 0 or error in _OF_ANY_BROKER:
             return
         assert request.done_us is not None
         if error in MOVED:
