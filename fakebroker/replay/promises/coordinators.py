@@ -501,7 +501,8 @@ class CoordinatorFound(Promise):
 class OneCoordinator(Promise):
     """If two brokers serve a group in turn, for longer than a move may take, both coordinate it.
 
-    A rejected or lost request may be part of a move. So the turns before it are not compared with the turns after it.
+    A rejected or lost request may be part of a move, and so may a look-up that names another broker. So the turns before
+    it are not compared with the turns after it.
     """
 
     name = "one-coordinator"
@@ -515,6 +516,10 @@ class OneCoordinator(Promise):
         self._last_broker: int | None = None  # The last broker whose turn it was.
         self._since_us = 0  # The turn, or the move, began at that time or before.
         self._turns: list[Request] = []  # Responses that began a turn after one of another broker.
+
+    def looked_up(self, lookup: Lookup) -> None:
+        if lookup.is_sign and lookup.node != self._broker:
+            self._move(lookup.at_us)
 
     def unanswered(self, request: Request) -> None:
         if request.broker >= 0:
@@ -546,7 +551,7 @@ class OneCoordinator(Promise):
         self._end_turns()
 
     def _move(self, at_us: int) -> None:
-        """Take note of a request that was rejected or lost: after it, another broker may serve the group."""
+        """Take note that another broker may serve the group from a time on."""
         self._end_turns()
         self._broker = None
         self._since_us = max(self._since_us, at_us)

@@ -244,8 +244,8 @@ class SilentOut(Promise):
         if other is not None and other.sent_us > limit_us:
             # A coordinator that moves or restarts starts all sessions again, and may return to this generation if the
             # next one was not complete. Members may look it up only after their first heartbeats to it. So each look-up
-            # until the heartbeat of the other member counts.
-            if not self.group.kept_coordinator(since_us, other.sent_us):
+            # until the heartbeat of the other member counts. It may also use the number again without the member.
+            if not self.group.kept_coordinator(silence.since_us, other.sent_us):
                 return
             self.case()
             silent_us = (other.sent_us if following is None else min(following.sent_us, other.sent_us)) - since_us
@@ -261,7 +261,7 @@ class SilentOut(Promise):
             )
             return
         proof = later[own].of_another(owner)
-        if proof is not None and proof.sent_us > limit_us and self.group.kept_coordinator(since_us, limit_us):
+        if proof is not None and proof.sent_us > limit_us and self.group.kept_coordinator(silence.since_us, limit_us):
             self.case()  # other members are in a later generation
 
     def _later_requests(self) -> dict[tuple[int, int], _Latest]:
