@@ -66,6 +66,10 @@ def serve_on_both_brokers(group: ScriptedGroup) -> None:
     group.find_coordinator = cycle((1, 2)).__next__
 
 
+_BETWEEN_MOVES_MS = 20_000.0
+"""A coordinator that moves away and back while all members are silent cannot be told from one that has stayed."""
+
+
 def random_run(
     seed: int,
     protocol: GroupProtocol = "classic",
@@ -89,8 +93,11 @@ def random_run(
     if migrates:
         members = tuple(_migrating(each, 40_000.0 + 2_000 * index) for index, each in enumerate(members))
     group = ScriptedGroup(members, seed=seed, delays_ms=delays_ms)
-    for _ in range(random.choice([0, 1, 4])):
-        group.call_in(random.uniform(0, 80_000), group.move_coordinator)
+    moved_ms = -_BETWEEN_MOVES_MS
+    for at_ms in sorted(random.uniform(0, 80_000) for _ in range(random.choice([0, 1, 4]))):
+        if at_ms - moved_ms >= _BETWEEN_MOVES_MS:
+            group.call_in(at_ms, group.move_coordinator)
+            moved_ms = at_ms
     for _ in range(random.choice([0, 3, 10])):
         index = random.randrange(len(members))
         group.call_in(random.uniform(0, 80_000), partial(group.disconnect, index))

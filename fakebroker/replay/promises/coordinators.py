@@ -35,6 +35,8 @@ class _Unanswered:
     Attributes:
         request: The request.
         is_leaders: Whether it is the SyncGroup of the leader.
+        is_repeated: Whether its member had sent a parked request shortly before that has no response either. A broker
+            may handle the two in the other order, and answer only the one that it handles last.
         beat: For a JoinGroup, the first successful heartbeat of another member to the same broker, at least `BOUND_US`
             later.
         ended_us: When the client gave up, or the replay ended. It is known only in `end`.
@@ -42,11 +44,12 @@ class _Unanswered:
             may no longer have the request.
     """
 
-    __slots__ = ("beat", "ended_us", "is_leaders", "request", "stopped_us")
+    __slots__ = ("beat", "ended_us", "is_leaders", "is_repeated", "request", "stopped_us")
 
-    def __init__(self, request: Request, *, is_leaders: bool) -> None:
+    def __init__(self, request: Request, *, is_leaders: bool, is_repeated: bool) -> None:
         self.request = request
         self.is_leaders = is_leaders
+        self.is_repeated = is_repeated
         self.beat: Request | None = None
         self.ended_us = self.stopped_us = 0
 
@@ -152,7 +155,15 @@ class Answered(Promise):
             and request.generation is not None
             and self._leading.get(request.member_id or "") == request.generation
         )
-        each = _Unanswered(request, is_leaders=is_leaders)
+        is_repeated = any(
+            request.member is not None
+            and before.request.member == request.member
+            and before.request.api in PARKED_APIS
+            and before.request.version >= 0
+            and request.sent_us <= before.request.sent_us + BOUND_US
+            for before in self._unanswered[-_MOST_EVENTS:]
+        )
+        each = _Unanswered(request, is_leaders=is_leaders, is_repeated=is_repeated)
         self._unanswered.append(each)
         if request.api == "JoinGroup" and request.member is not None:
             self._joining.setdefault(request.broker, deque()).append(each)
@@ -266,8 +277,8 @@ class Answered(Promise):
             is_over = request.until_us is not None
             return [] if waited_us > REQUEST_TIMEOUT_US - (_SECOND_US if is_over else 0) else None
 
-        if not self.group.scripts:
-            return None  # The rebalance timeout of its group is unknown.
+        if not self.group.scripts or each.is_repeated:
+            return None  # The rebalance timeout of its group is unknown, or which of two requests is to be answered.
         if waited_us > self._overdue_us:
             return []
         if request.member is None:
@@ -501,8 +512,8 @@ class CoordinatorFound(Promise):
 class OneCoordinator(Promise):
     """If two brokers serve a group in turn, for longer than a move may take, both coordinate it.
 
-    A rejected or lost request may be part of a move, and so may a look-up that names another broker. So the turns before
-    it are not compared with the turns after it.
+    A rejected or lost request may be part of a move, and so may a look-up that names another broker. So the turns
+    before it are not compared with the turns after it.
     """
 
     name = "one-coordinator"
