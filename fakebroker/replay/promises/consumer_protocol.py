@@ -749,6 +749,8 @@ class _LateRequests(Promise):
         super().__init__(group, run)
         self._before: dict[str | None, Request] = {}  # The last heartbeat of each member.
         self._late: dict[int, Request] = {}  # The heartbeats before late requests, by the `id` of these.
+        # A classic group serves the OffsetFetch of any member.
+        self._may_become_classic = any(act.action == "migrate" for each in group.scripts.values() for act in each.acts)
 
     def rules_out(self, before: Request, epoch: int) -> bool:
         """Return whether no later request with an epoch may be accepted."""
@@ -767,7 +769,7 @@ class _LateRequests(Promise):
             return  # the first request of the member, or the usual case
         if epoch is None or epoch <= 0 or not self.rules_out(before, epoch):
             return
-        if api not in _NAMING_EPOCHS or (api == "OffsetFetch" and request.version < 9):
+        if api not in _NAMING_EPOCHS or (api == "OffsetFetch" and (request.version < 9 or self._may_become_classic)):
             return  # the coordinator does not check its epoch
         if request.error not in _DECIDED:
             return
