@@ -423,6 +423,13 @@ CASES: dict[str, Case] = {
         [*HEALTHY[:-3], beat(22, error=16, **OF_1), found(22.1, 1), beat(23, broker=1, **OF_1)]
     ),
     "a generation continues with a silent member": Case([*HEALTHY[:-2], commit(10, 20)], ["silent-out"]),
+    "a member joins a generation that its next coordinator uses without it": Case(
+        healthy_then(
+            *[join(31, 3, members=2), join(31, 3, **OF_1), event("SyncGroup", 31.1, generation=3, error=16, **OF_1)],
+            *[event("crash", 31.2, kind="act", error=None, latency_us=None, **OF_1), found(31.3)],
+            *[join(40, 3, members=1), sync(40.1, 3, 0, 1), beats(41, 60, 3)],
+        )
+    ),
     "a generation continues after a member was fenced": Case(
         [*HEALTHY[:-2], event("JoinGroup", 5.5, error=82, **OF_1), commit(10, 20)]
     ),
@@ -492,6 +499,14 @@ CASES: dict[str, Case] = {
             beats(31, 53, error=27),
         ),
         ["answered"],
+    ),
+    "a JoinGroup times out that was sent again after a lost connection": Case(
+        healthy_then(
+            lost("JoinGroup", 30.8, **OF_1),
+            lost("JoinGroup", 31, until_s=56.1, **OF_1),
+            *(beat(54 + n / 2, error=27) for n in range(4)),
+            beats(31, 53, error=27),
+        )
     ),
     "a JoinGroup times out before the rebalance timeout of another member": Case(
         healthy_then(
@@ -646,6 +661,11 @@ CASES: dict[str, Case] = {
         healthy_then(
             *(beat(31 + n, broker=2 - n % 2, error=42 * (n % 2), member=f"g-{n % 2}") for n in range(10)),
             beats(31, 40, **OF_1),
+        )
+    ),
+    "a coordinator moves back and forth, and a member looks it up each time": Case(
+        healthy_then(
+            *(each for n in range(5) for each in (found(31 + 4 * n, 2 - n % 2), beat(32 + 4 * n, broker=2 - n % 2)))
         )
     ),
     "two brokers serve a group one after the other": Case(
