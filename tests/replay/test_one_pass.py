@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,18 +38,25 @@ def test_tasks_find_the_same_as_one_process(
     for number in range(4):
         part = in_order[number * size : (number + 1) * size]
         pq.write_table(pa.Table.from_batches(part.to_batches(), rows.schema), tmp_path / EVENTS / f"{number}.parquet")
-    members = [script_of(name, each) for name, case in named for each in case.members]
+    members = [
+        # The first action of a run need not be due at its beginning.
+        script_of(name, each)._replace(acts=tuple(act._replace(at_ms=act.at_ms + 1_500) for act in each.acts))
+        for name, case in named
+        for each in case.members
+    ]
     spark.createDataFrame(members, DDL).repartition(2).write.parquet(str(tmp_path / MEMBERS))
     scripts = pq.read_table(tmp_path / MEMBERS)
     known, plan, found = in_this_process(rows, scripts, UNDISTURBED, plan_of)
     monkeypatch.setattr(one_pass, "_ROWS_PER_PART", len(rows) // 5)
     monkeypatch.setattr(one_pass, "_BATCH_ROWS", size // 2)
     divided = in_spark(spark, tmp_path, len(rows), UNDISTURBED, plan_of)
-    assert msgspec.structs.replace(divided[0], sums=known.sums) == known
-    assert sorted(divided[0].sums.unanswered, key=repr) == sorted(known.sums.unanswered, key=repr)
+    for each in (known, divided[0]):
+        each.sums.unanswered.sort(key=repr)
+    assert divided[0] == known
     assert divided[1] == plan
     assert divided[2].cases == found.cases
     assert sorted(map(repr, divided[2].violations)) == sorted(map(repr, found.violations))
     assert numbers_from(merged(divided[2].counts), plan.facts) == numbers_from(merged(found.counts), plan.facts)
-    assert divided[2].findings.planned == found.findings.planned
+    for name in ("members", "planned", "done", "lost", "excused"):
+        assert getattr(divided[2].findings, name) == getattr(found.findings, name)
     assert [each.name for each in tmp_path.iterdir() if each.name not in (EVENTS, MEMBERS)] == []

@@ -35,8 +35,8 @@ class _Unanswered:
     Attributes:
         request: The request.
         is_leaders: Whether it is the SyncGroup of the leader.
-        is_repeated: Whether its member had sent a parked request shortly before that has no response either. A broker
-            may handle the two in the other order, and answer only the one that it handles last.
+        is_repeated: Whether its member had sent a JoinGroup or SyncGroup shortly before that has no response either. A
+            broker may handle the earlier of them last, and answer no other.
         beat: For a JoinGroup, the first successful heartbeat of another member to the same broker, at least `BOUND_US`
             later.
         ended_us: When the client gave up, or the replay ended. It is known only in `end`.
@@ -96,6 +96,7 @@ class Answered(Promise):
         self._overdue_us = max((each.rebalance_timeout_ms for each in scripts), default=0) * 1_000 + OVERDUE_US
         self._removed_us = max((each.session_timeout_ms for each in scripts), default=0) * 1_000 + BOUND_US
         self._unanswered: list[_Unanswered] = []
+        self._parked_us: dict[str | None, int] = {}  # By member, when it sent its last JoinGroup or SyncGroup of these.
         self._joining: dict[int, deque[_Unanswered]] = {}  # JoinGroups without a `beat`, by broker.
         self._leading: dict[str, int | None] = {}  # By member id, the generation that it leads by its last JoinGroup.
         self._lives: list[int] = []  # When the lives of the group after the first one began.
@@ -155,14 +156,10 @@ class Answered(Promise):
             and request.generation is not None
             and self._leading.get(request.member_id or "") == request.generation
         )
-        is_repeated = any(
-            request.member is not None
-            and before.request.member == request.member
-            and before.request.api in PARKED_APIS
-            and before.request.version >= 0
-            and request.sent_us <= before.request.sent_us + BOUND_US
-            for before in self._unanswered[-_MOST_EVENTS:]
-        )
+        parked_us = self._parked_us.get(request.member)
+        is_repeated = parked_us is not None and request.sent_us <= parked_us + BOUND_US
+        if request.member is not None and request.api in PARKED_APIS and request.version >= 0:
+            self._parked_us[request.member] = request.sent_us
         each = _Unanswered(request, is_leaders=is_leaders, is_repeated=is_repeated)
         self._unanswered.append(each)
         if request.api == "JoinGroup" and request.member is not None:

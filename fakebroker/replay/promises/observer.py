@@ -271,8 +271,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Promise:
-    """A promise to the members of one group. Read a subclass from top to bottom: each situation in which
-    the promise does not apply is a branch.
+    """A promise to the members of one group.
+
+    Read a subclass from top to bottom: each situation in which the promise does not apply is a branch.
 
     A case is a situation in which a violation would have been seen. Each violation belongs to a case.
 
