@@ -103,16 +103,16 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
         failed = pc.if_else(requests[name], requests["n"], 0)
         requests = requests.set_column(requests.schema.get_field_index(name), name, failed)
 
-    def rows_by(*sets: Sequence[str], time: str | None, with_sent: bool = True) -> list[Row]:
+    def rows_by(*sets: Sequence[str], time: str | None, with_undelayed: bool = True) -> list[Row]:
         estimated = _with_estimates(latencies, kinds, time, steady_slice)
-        sent = _with_estimates(undelayed, kinds, time, steady_slice) if with_sent else None
+        also = _with_estimates(undelayed, kinds, time, steady_slice) if with_undelayed else None
         found: list[Row] = []
         for by in sets:
             quantiles = _quantiles(estimated, by)
-            of_sent = {} if sent is None else _quantiles(sent, by)
+            of_undelayed = {} if also is None else _quantiles(also, by)
             most = (
                 {}
-                if sent is None
+                if also is None
                 else _grouped(of_phases if time else longest, by, max_us="max", undelayed_max_us="max")
             )
             for key, row in _grouped(requests, by, n="sum", known="sum", **dict.fromkeys(failures, "sum")).items():
@@ -125,7 +125,7 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
                         "known_latencies": round(row["known"]),
                         **known,
                         "max_ms": _ms(longest_us.get("max_us")),
-                        **{f"undelayed_{name}": value for name, value in of_sent.get(key, _NO_QUANTILES).items()},
+                        **{f"undelayed_{name}": value for name, value in of_undelayed.get(key, _NO_QUANTILES).items()},
                         "undelayed_max_ms": _ms(longest_us.get("undelayed_max_us")),
                     }
                 )
@@ -135,9 +135,9 @@ def _latency_rows(counts: Partial, steady_slice: int) -> dict[str, list[Row]]:
         "latencies": [
             *rows_by(["api", "source"], ["api"], ["source", "is_parked"], ["is_parked"], time=None),
             *rows_by(["is_steady", "api", "source"], ["is_steady", "is_parked"], time="is_steady"),
-            *rows_by(["api", "source", "slice"], time="slice", with_sent=False),
+            *rows_by(["api", "source", "slice"], time="slice", with_undelayed=False),
         ],
-        "over_time": rows_by(["is_parked", "slice"], time="slice", with_sent=False),
+        "over_time": rows_by(["is_parked", "slice"], time="slice", with_undelayed=False),
     }
 
 

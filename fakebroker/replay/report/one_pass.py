@@ -276,8 +276,8 @@ def in_this_process(
         run: The circumstances of the replay.
         plan_of: Makes the plan.
     """
-    known, first = known_of(table, run), pc.struct_field(pc.list_element(scripts["acts"], 0), "at_ms")
-    plan = plan_of(known, pc.min(first).as_py())
+    known = known_of(table, run)
+    plan = plan_of(known, _first_act_ms(scripts))
     return known, plan, results_of(keyed(table), scripts, plan)
 
 
@@ -322,6 +322,12 @@ def in_spark(
     return known, plan, results
 
 
+def _first_act_ms(scripts: pa.Table) -> float | None:
+    """Return when the first action of some scripts is due, in milliseconds; None without one."""
+    first: float | None = pc.min(pc.struct_field(pc.list_element(scripts["acts"], 0), "at_ms")).as_py()
+    return first
+
+
 def _divide_rows(numbered: tuple[int, str], parts: Path, count: int, run: Circumstances) -> Known:
     """Divide a file of rows by group, and return what is known from them."""
     number, path = numbered
@@ -341,7 +347,7 @@ def _divide_scripts(numbered: tuple[int, str], parts: Path, count: int) -> float
     with pq.ParquetFile(path) as file, _PartWriters(parts, f"{MEMBERS}-{number}", count) as writers:
         for batch in file.iter_batches(_BATCH_ROWS):
             table = pa.Table.from_batches([batch])
-            firsts_ms.append(pc.min(pc.struct_field(pc.list_element(table["acts"], 0), "at_ms")).as_py())
+            firsts_ms.append(_first_act_ms(table))
             writers.write(table.append_column("key", table["group"]))
     return min((each for each in firsts_ms if each is not None), default=None)
 

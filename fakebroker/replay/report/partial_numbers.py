@@ -303,6 +303,7 @@ def _delays_us(columns: Columns, events: pa.Table) -> Ints:
     is_known = pc.and_(pc.is_valid(times_us), pc.is_valid(groups))
     times, group = (column.filter(is_known).to_numpy().astype(np.int64) for column in (times_us, groups))
     if len(late) and len(times):
+        # A group and a time are one number, so that one search finds the last look-up of each group.
         begin_us = min(int(times.min()), int(columns.sent_us[late].min()))
         span_us = max(int(times.max()), int(columns.sent_us[late].max())) - begin_us + 1
         ends = np.sort(group * span_us + times - begin_us)
@@ -334,7 +335,7 @@ def _requests(columns: Columns, late_us: Ints, facts: Facts) -> dict[str, pa.Tab
     single = np.flatnonzero(columns.is_request & is_single)
     folded = np.flatnonzero(columns.is_request & ~is_single)
     answered = single[is_answered[single]]
-    sent_key = np.maximum(three_digits(undelayed_us[answered]), 0)
+    undelayed_key = np.maximum(three_digits(undelayed_us[answered]), 0)
 
     rows = np.flatnonzero(columns.is_request & is_answered)
     longest = {
@@ -352,7 +353,7 @@ def _requests(columns: Columns, late_us: Ints, facts: Facts) -> dict[str, pa.Tab
     return {
         "kinds": columns.table.select([*KINDS]).take(pa.array(first)),
         "requests": _counts("requests", kind[single], slices[single], key[single]),
-        "undelayed": _counts("undelayed", kind[answered], slices[answered], sent_key),
+        "undelayed": _counts("undelayed", kind[answered], slices[answered], undelayed_key),
         "folded": _in_slices(columns, folded, kind, key, facts),
         "longest": _table("longest", longest),
         "lookups": _table("lookups", lookups),

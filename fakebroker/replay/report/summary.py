@@ -22,9 +22,7 @@ from fakebroker.replay.report.partial_numbers import Facts, merged
 from fakebroker.replay.report.promise_checks import promise_checks, write_violations
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
-from fakebroker.replay.spark.query_settings import (
-    are_few,
-)
+from fakebroker.replay.spark.query_settings import are_few
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
